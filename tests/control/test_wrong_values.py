@@ -20,6 +20,7 @@ EVERYTHING = {
         "*:8300": {
             "pass": "applications/shop/index",
             "backlog": 511,
+            "http2": True,
             "forwarded": {
                 "client_ip": "X-Forwarded-For",
                 "protocol": "X-Forwarded-Proto",
@@ -205,6 +206,7 @@ EVERYTHING = {
             "log_route": False,
             "server_version": True,
             "chunked_transform": True,
+            "http2": {"max_concurrent_streams": 10},
             "error_pages": {"404": "/srv/404.html"},
             "static": {"mime_types": {"text/x-a": [".a"]}},
             "compression": {"types": ["text/*"], "compressors": [{"encoding": "gzip", "level": 5, "min_length": 10}]},

@@ -194,10 +194,10 @@ def test_the_certificate_is_chosen_by_server_name(start, authority, client):
 # --- Protocols
 
 
-def test_alpn_selects_http_1_1(start, client):
+def test_alpn_selects_http_1_1_for_a_client_without_http_2(start, client):
     server = start({"certificate": "shop"})
     asking = client(server)
-    asking.context.set_alpn_protocols(["h2", "http/1.1"])
+    asking.context.set_alpn_protocols(["http/1.1"])
     with asking.connect() as connection:
         assert connection.socket.selected_alpn_protocol() == "http/1.1"
         assert connection.request("GET", "/").status == 200

@@ -12,7 +12,7 @@
 //! - `backends`: `php`, `roadrunner`, `proxy`; `static_files`: the actions that produce a response
 //! - `response`: bodies, compression, failures, the access log
 //! - `request`: a request as routes see it: host, path, client, body
-//! - `http1`: connections and their clocks, and the strict reading of requests
+//! - `http1`, `http2`: connections and their clocks, and the strict reading of requests; `connection`: what both share
 //! - `net`: listening sockets, TLS, the bytes of a connection
 //! - `file_access`: look-ups and reads in file systems that may hang
 //! - `report`: the log lines and messages about trouble; bugs of howdah are contained; `product`: its name and version
@@ -23,9 +23,11 @@
 
 mod access;
 mod backends;
+mod connection;
 mod dispatch;
 mod file_access;
 mod http1;
+mod http2;
 mod net;
 mod process;
 mod product;

@@ -17,7 +17,7 @@ use crate::routing::pass::Pass;
 use crate::tls::Tls;
 
 pub(crate) const OPTIONS: Options = Options {
-    known: &["pass", "redirect", "tls", "forwarded", "client_ip", "backlog", "socket"],
+    known: &["pass", "redirect", "tls", "http2", "forwarded", "client_ip", "backlog", "socket"],
     unsupported: &[("application", "write \"pass\": \"applications/NAME\" instead")],
 };
 
@@ -36,6 +36,9 @@ pub struct Listener {
     pub redirect: Option<HttpsRedirect>,
     /// TLS; `None`: plain HTTP.
     pub tls: Option<Tls>,
+    /// Whether clients may use HTTP/2: with TLS, those that offer it in the handshake (the default); without TLS, those
+    /// that begin with it.
+    pub http2: bool,
     /// The proxies whose headers about the client are trusted; `None`: no proxies.
     pub forwarded: Option<Forwarded>,
     /// The number of connections that may wait to be accepted; `None`: as many as the system allows.
@@ -68,6 +71,7 @@ pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<Vec<Listene
             pass,
             redirect,
             tls: object.read("tls", |node| Tls::read(node, scope))?,
+            http2: object.read("http2", Node::boolean)?.unwrap_or(object.get("tls").is_some()),
             forwarded: Forwarded::read(&object)?,
             backlog: object.read("backlog", read_backlog)?.flatten(),
             socket,
@@ -96,6 +100,17 @@ mod tests {
     fn listeners_keep_their_order() {
         let json = r#"{"unix:/x": {"pass": "routes"}, "*:9": {"pass": "routes"}, "*:8": {"pass": "routes"}}"#;
         assert_eq!(parse(json), Ok(vec!["unix:/x".to_owned(), "*:9".to_owned(), "*:8".to_owned()]));
+    }
+
+    #[test]
+    fn http2_is_the_default_with_tls() {
+        for (options, expected) in [("", false), (r#", "http2": true"#, true), (r#", "http2": false"#, false)] {
+            let text = format!(r#"{{"routes": [], "listeners": {{"*:1": {{"pass": "routes"{options}}}}}}}"#);
+            assert_eq!(Configuration::parse(&text).expect(options).listeners[0].http2, expected, "{options}");
+            let text = text.replace(r#""pass""#, r#""tls": {"certificate": "c"}, "pass""#);
+            let expected = options != r#", "http2": false"#;
+            assert_eq!(Configuration::parse(&text).expect(options).listeners[0].http2, expected, "{options} with TLS");
+        }
     }
 
     #[test]
@@ -139,7 +154,11 @@ mod tests {
             ),
             (
                 r#"{"unix:/x/y": "routes"}"#,
-                "listeners/unix:%2Fx%2Fy: expected an object, found the string \"routes\"; its options are \"pass\", \"redirect\", \"tls\", \"forwarded\", \"client_ip\", \"backlog\" and others",
+                "listeners/unix:%2Fx%2Fy: expected an object, found the string \"routes\"; its options are \"pass\", \"redirect\", \"tls\", \"http2\", \"forwarded\", \"client_ip\" and others",
+            ),
+            (
+                r#"{"*:80": {"pass": "routes", "http2": "h2c"}}"#,
+                "listeners/*:80/http2: expected true or false, found the string \"h2c\"",
             ),
             ("[]", "listeners: expected an object, found an array"),
         ];

@@ -205,6 +205,7 @@ fn the_schema_and_the_parser_have_the_same_options() {
         ("application: isolation: cgroup", crate::application::isolation::CGROUP_OPTIONS),
         ("settings", crate::settings::OPTIONS),
         ("settings: http", crate::settings::http::OPTIONS),
+        ("settings: http: http2", crate::settings::http::HTTP2_OPTIONS),
         ("settings: http: static", crate::settings::http::STATIC_OPTIONS),
         ("settings: http: compression", crate::settings::compression::OPTIONS),
         ("settings: http: compression: compressors", crate::settings::compression::COMPRESSOR_OPTIONS),

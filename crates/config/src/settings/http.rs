@@ -28,6 +28,7 @@ pub(crate) const OPTIONS: Options = Options {
         "static",
         "compression",
         "error_pages",
+        "http2",
     ],
     unsupported: &[
         ("header_buffer_size", HEAD_ADVICE),
@@ -41,9 +42,12 @@ const HEAD_ADVICE: &str = "the head of a request may always have 64 KiB; remove 
 
 pub(crate) const STATIC_OPTIONS: Options = Options { known: &["mime_types"], unsupported: &[] };
 
+pub(crate) const HTTP2_OPTIONS: Options = Options { known: &["max_concurrent_streams"], unsupported: &[] };
+
 const MAX_SECONDS: u64 = i32::MAX as u64 / 1000;
 const MAX_BODY_BYTES: u64 = 1 << 40;
 const MAX_BUFFER_BYTES: u64 = 1 << 30;
+const MAX_STREAMS: u32 = 10_000;
 
 /// Limits and timeouts of HTTP. Timeouts are 1 to 2,147,483 seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +81,15 @@ pub struct Http {
     pub compression: Compression,
     /// Pages for errors of howdah itself.
     pub error_pages: ErrorPages,
+    /// Limits of HTTP/2.
+    pub http2: Http2,
+}
+
+/// Limits of HTTP/2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http2 {
+    /// The most requests of a connection that may be answered at the same time, from 1 to 10,000. Default: 128.
+    pub max_concurrent_streams: u32,
 }
 
 // === impl Http ===
@@ -98,6 +111,7 @@ impl Default for Http {
             mime_types: MimeTypes::default(),
             compression: Compression::default(),
             error_pages: ErrorPages::default(),
+            http2: Http2::default(),
         }
     }
 }
@@ -125,7 +139,24 @@ impl Http {
             mime_types: object.read("static", read_static)?.unwrap_or_default(),
             compression: object.read("compression", |node| Compression::read(node, scope))?.unwrap_or_default(),
             error_pages: object.read("error_pages", ErrorPages::read)?.unwrap_or_default(),
+            http2: object.read("http2", Http2::read)?.unwrap_or_default(),
         })
+    }
+}
+
+// === impl Http2 ===
+
+impl Default for Http2 {
+    fn default() -> Self {
+        Self { max_concurrent_streams: 128 }
+    }
+}
+
+impl Http2 {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let streams = |node: &Node<'_>| node.integer(1..=MAX_STREAMS, "requests at the same time");
+        let max_concurrent_streams = node.object(&HTTP2_OPTIONS)?.read("max_concurrent_streams", streams)?;
+        Ok(max_concurrent_streams.map_or_else(Self::default, |max_concurrent_streams| Self { max_concurrent_streams }))
     }
 }
 
@@ -156,6 +187,7 @@ mod tests {
             "header_read_timeout": 1, "body_read_timeout": 2, "send_timeout": 3, "idle_timeout": 4,
             "max_body_size": 5, "body_buffer_size": 0, "body_temp_path": "/tmp/", "server_version": false,
             "discard_unsafe_fields": false, "log_route": true, "chunked_transform": true,
+            "http2": {"max_concurrent_streams": 7},
             "static": {"mime_types": {"a/b": ".c"}}, "compression": {"compressors": {"encoding": "br", "level": 5}}}"#;
         let expected = Http {
             header_read_timeout: Duration::from_secs(1),
@@ -175,6 +207,7 @@ mod tests {
                 compressors: vec![Compressor { encoding: Encoding::Brotli(5), min_length: 0 }],
             },
             error_pages: ErrorPages::default(),
+            http2: Http2 { max_concurrent_streams: 7 },
         };
         assert_eq!(read(json), Ok(expected));
     }
@@ -207,6 +240,10 @@ mod tests {
             (
                 r#"{"compression": true}"#,
                 "compression: expected an object, found true; its options are \"types\", \"compressors\"".into(),
+            ),
+            (
+                r#"{"http2": {"max_concurrent_streams": 0}}"#,
+                "http2/max_concurrent_streams: 0 is out of range; write 1 to 10000 requests at the same time".into(),
             ),
             (r#"{"large_header_buffers": 8}"#, format!("large_header_buffers: {head}")),
             (r#"{"large_header_buffer_size": 8}"#, format!("large_header_buffer_size: {head}")),

@@ -39,13 +39,20 @@ pub enum Writing {
 
 const VARIABLE: &str = "HOWDAH_LOG";
 
+/// The crate that reads the frames of HTTP/2.
+const FRAMES: &str = "h2";
 /// At exit: timeout of the write of the queued lines.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Starts the logging of this process.
 pub fn start(writing: Writing) -> Diagnostics {
-    let configured = std::env::var(VARIABLE).ok().and_then(|text| text.parse::<Targets>().ok());
-    let targets = configured.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    let configured = std::env::var(VARIABLE).unwrap_or_default();
+    let targets = configured.parse::<Targets>().ok().filter(|_| !configured.is_empty());
+    let mut targets = targets.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    if !configured.contains(FRAMES) {
+        // It warns of errors that any client can make. The router logs those that matter.
+        targets = targets.with_target(FRAMES, LevelFilter::OFF);
+    }
     let writer = match writing {
         Writing::Direct => BoxMakeWriter::new(io::stderr),
         Writing::Background => BoxMakeWriter::new(Destination),

@@ -1,6 +1,7 @@
 //! Writes the CGI variables of a request (RFC 3875, and those that nginx and FPM add) for a script.
 
 use crate::backends::script::Script;
+use crate::request::protocol::protocol;
 use crate::request::subject::Subject;
 use crate::request::unsafe_fields::is_safe;
 use howdah_channel::request::{NAMES, RequestHeadWriter, code};
@@ -51,7 +52,7 @@ pub fn write(
     }
     head.known(code::DOCUMENT_ROOT, root);
     head.known(code::DOCUMENT_URI, path.bytes());
-    head.known(code::SERVER_PROTOCOL, if parts.version == http::Version::HTTP_10 { b"HTTP/1.0" } else { b"HTTP/1.1" });
+    head.known(code::SERVER_PROTOCOL, protocol(parts.version).as_bytes());
     head.known(code::SERVER_SOFTWARE, software.as_bytes());
     head.known(code::SERVER_NAME, if host.is_empty() { peer.server_addr.as_str() } else { host }.as_bytes());
     head.known(code::SERVER_ADDR, peer.server_addr.as_bytes());

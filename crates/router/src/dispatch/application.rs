@@ -8,8 +8,8 @@ use crate::backends::proxy::ProxyTarget;
 use crate::backends::roadrunner::RoadRunnerGeneration;
 use crate::backends::script::{Resolved, Script, ScriptFiles, find_script};
 use crate::dispatch::view::View;
-use crate::http1::clock::Clock;
 use crate::report::OncePerMinute;
+use crate::request::clock::RequestClock;
 use crate::request::incoming::IncomingBody;
 use crate::request::log_context::{LogContext, LoggedApplication};
 use crate::request::subject::Subject;
@@ -42,7 +42,7 @@ pub async fn run(
     body: IncomingBody,
     name: &str,
     target: Option<&str>,
-    clock: &Clock,
+    clock: &RequestClock,
 ) -> Answer<PhpBody> {
     let application = view.configuration().applications.get(name).and_then(Application::as_php);
     let application = application.ok_or(Failure::NotFound)?;

@@ -3,7 +3,7 @@
 //! Browsers follow them for pages that they navigate to only. They are added to the response, too, for clients that
 //! ignore interim responses.
 
-use crate::http1::clock::Clock;
+use crate::request::clock::RequestClock;
 use http::header::{HeaderName, HeaderValue, LINK};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode};
@@ -12,7 +12,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Sends the links before the response.
-pub fn send(links: &[String], request: &Parts, clock: &Clock) {
+pub fn send(links: &[String], request: &Parts, clock: &RequestClock) {
     let mode = request.headers.get(SEC_FETCH_MODE);
     if links.is_empty() || request.method != Method::GET || mode.is_some_and(|mode| mode != "navigate") {
         return;

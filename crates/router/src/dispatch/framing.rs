@@ -29,11 +29,12 @@ pub fn of<B: Body>(request: &Parts, response: &Response<B>) -> ResponseFraming {
     }
 }
 
-/// HTTP/1.1 announces the end of a connection, HTTP/1.0 that the connection stays.
+/// HTTP/1.1 announces the end of a connection, HTTP/1.0 that the connection stays, and HTTP/2 nothing.
 fn connection(request: &Parts, response: &HeaderMap) -> Option<&'static str> {
     let closes = has_option(response, b"close");
     match request.version {
         Version::HTTP_10 => (!closes && has_option(&request.headers, b"keep-alive")).then_some("keep-alive"),
+        Version::HTTP_2 => None,
         _ => (closes || has_option(&request.headers, b"close")).then_some("close"),
     }
 }
@@ -75,6 +76,7 @@ mod tests {
             (Version::HTTP_11, "x", None),
             (Version::HTTP_11, "keep-alive", None),
             (Version::HTTP_11, "x, Close", Some("close")),
+            (Version::HTTP_2, "close", None),
             (Version::HTTP_10, "x", None),
             (Version::HTTP_10, "Keep-Alive", Some("keep-alive")),
         ];

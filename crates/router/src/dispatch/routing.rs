@@ -7,7 +7,7 @@ use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::https;
 use crate::dispatch::share;
 use crate::dispatch::view::View;
-use crate::http1::clock::Clock;
+use crate::request::clock::RequestClock;
 use crate::request::numbers::RequestNumbers;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
@@ -78,7 +78,7 @@ const MAX_PASSES: usize = 255;
 pub async fn choose<'v>(
     dispatcher: &Dispatcher,
     view: &'v View,
-    clock: &Clock,
+    clock: &RequestClock,
     subject: &mut Subject<'_>,
     numbers: &RequestNumbers,
 ) -> Result<RoutedRequest<'v>, Failure> {

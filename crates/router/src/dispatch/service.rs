@@ -6,11 +6,11 @@ use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::routing::{self, ChosenAction};
 use crate::dispatch::view::View;
 use crate::dispatch::{application, early_hints, framing, https, response_headers, send_file};
-use crate::http1::clock::Clock;
 use crate::net::peer::Peer;
 use crate::product;
 use crate::report::{OncePerMinute, Panicked, contained, inject};
 use crate::request::authority;
+use crate::request::clock::RequestClock;
 use crate::request::incoming::IncomingBody;
 use crate::request::log_context::LogContext;
 use crate::request::numbers::RequestNumbers;
@@ -40,10 +40,10 @@ static BAD_REQUESTS: LazyLock<OncePerMinute<(String, &'static str)>> = LazyLock:
 pub async fn answer(
     dispatcher: Rc<Dispatcher>,
     peer: Rc<Peer>,
-    clock: Rc<Clock>,
+    clock: RequestClock,
     request: http::Request<IncomingBody>,
 ) -> Response<ResponseBody<ActionBody>> {
-    let respond = pin!(respond(Rc::clone(&dispatcher), Rc::clone(&peer), Rc::clone(&clock), request));
+    let respond = pin!(respond(Rc::clone(&dispatcher), Rc::clone(&peer), clock.clone(), request));
     match contained(respond).await {
         Ok(response) => response,
         Err(Panicked) => {
@@ -59,7 +59,7 @@ pub async fn answer(
 async fn respond(
     dispatcher: Rc<Dispatcher>,
     peer: Rc<Peer>,
-    clock: Rc<Clock>,
+    clock: RequestClock,
     request: http::Request<IncomingBody>,
 ) -> Response<ResponseBody<ActionBody>> {
     let (mut parts, body) = request.into_parts();
@@ -70,7 +70,7 @@ async fn respond(
     if http.discard_unsafe_fields {
         unsafe_fields::discard(&mut parts.headers);
     }
-    let origin = Origin::of(&peer, view.listener(peer.listener), &parts, clock.request_since());
+    let origin = Origin::of(&peer, view.listener(peer.listener), &parts, clock.since());
     let context = LogContext::new(parts.method.clone(), parts.uri.clone(), Rc::clone(&origin.address));
     let refusal = clock.refusal();
     let (host, path, refused) = match refusal.map_or_else(|| target(&parts), |refusal| Err(refusal.into())) {
@@ -148,7 +148,7 @@ fn target(parts: &Parts) -> Result<(String, RequestPath<'_>), Failure> {
 async fn dispatch(
     dispatcher: &Dispatcher,
     view: &View,
-    clock: &Rc<Clock>,
+    clock: &RequestClock,
     subject: &mut Subject<'_>,
     body: IncomingBody,
     numbers: &RequestNumbers,

@@ -7,9 +7,10 @@
 //!
 //! The clock also knows whether the connection is between two requests, and counts its requests in the thread's [`Load`].
 
+use crate::connection::clock::ConnectionClock;
+use crate::connection::limits::{TUNNEL_GRACE, TUNNEL_IDLE_TIMEOUT};
+use crate::connection::refusal::HeadRefusal;
 use crate::http1::interim::InterimResponses;
-use crate::http1::limits::{TUNNEL_GRACE, TUNNEL_IDLE_TIMEOUT};
-use crate::http1::strictness::HeadRefusal;
 use crate::net::load::Load;
 use howdah_config::Http;
 use http::{HeaderMap, StatusCode};
@@ -121,11 +122,6 @@ impl Clock {
             refused: Cell::new(None),
             is_awaited: Cell::new(false),
         }
-    }
-
-    /// The listener that accepted the connection.
-    pub fn listener(&self) -> u64 {
-        self.listener
     }
 
     /// How many connections its thread has.
@@ -349,34 +345,6 @@ impl Clock {
         }
     }
 
-    // --- The thread
-
-    /// Ends the connection if its time is over. The head of a request that is late is refused first.
-    pub fn check(&self, now: Instant, limits: &Http) {
-        let is_late = self.is_late(now, limits);
-        // A refusal that the guard has not noticed since the last check would never be sent.
-        let refuses = is_late && self.phase.get() == Phase::Head && !self.has_late_head.get();
-        self.has_late_head.set(refuses);
-        self.overdue.set(is_late && !refuses);
-        if is_late || self.is_draining() {
-            self.wake();
-        }
-    }
-
-    /// Since when the connection waits for another request, if it does.
-    pub fn idle_since(&self) -> Option<Instant> {
-        let is_idle = self.is_idle() && self.used.get() && self.flushed.get() && !self.is_draining();
-        is_idle.then(|| self.since.get())
-    }
-
-    /// Ends the connection after the current request.
-    pub fn drain(&self) {
-        if !self.is_draining() {
-            self.draining_since.set(Some(Instant::now()));
-        }
-        self.wake();
-    }
-
     fn is_draining(&self) -> bool {
         self.draining_since.get().is_some()
     }
@@ -417,6 +385,36 @@ impl Clock {
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }
+    }
+}
+
+impl ConnectionClock for Clock {
+    fn listener(&self) -> u64 {
+        self.listener
+    }
+
+    /// Ends the connection if its time is over. The head of a request that is late is refused first.
+    fn check(&self, now: Instant, limits: &Http) {
+        let is_late = self.is_late(now, limits);
+        // A refusal that the guard has not noticed since the last check would never be sent.
+        let refuses = is_late && self.phase.get() == Phase::Head && !self.has_late_head.get();
+        self.has_late_head.set(refuses);
+        self.overdue.set(is_late && !refuses);
+        if is_late || self.is_draining() {
+            self.wake();
+        }
+    }
+
+    fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.is_idle() && self.used.get() && self.flushed.get() && !self.is_draining();
+        is_idle.then(|| self.since.get())
+    }
+
+    fn drain(&self) {
+        if !self.is_draining() {
+            self.draining_since.set(Some(Instant::now()));
+        }
+        self.wake();
     }
 }
 

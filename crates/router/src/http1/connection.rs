@@ -1,30 +1,26 @@
-//! A client's connection, from the handshake to its end: hyper on a guarded socket.
+//! A client's connection, from its first request to its end: hyper on a guarded socket.
 //!
 //! The [`Clock`] ends a connection whose time is over. hyper itself answers broken requests (400, 431), and closes. After
 //! a 101 the socket goes over to `tunnel`. A connection that is between two requests gives its buffers back if its thread
 //! has many.
 
+use crate::connection::limits::{BUFFER_BYTES, MAX_HEADERS};
+use crate::connection::rejection::log_rejection;
 use crate::http1::clock::Clock;
 use crate::http1::compact::compact;
 use crate::http1::guarded::Guarded;
-use crate::http1::limits::{BUFFER_BYTES, MAX_HEADERS};
 use crate::http1::tunnel;
 use crate::http1::watched::Watched;
 use crate::net::linger::linger;
 use crate::net::peer::Peer;
 use crate::net::socket::Socket;
-use crate::net::tls::{self, HandshakeError, Negotiated};
-use crate::net::transport::Transport;
-use crate::report::{OncePerMinute, count};
 use bytes::Bytes;
-use howdah_metrics::layout::Scalar;
 use http::{StatusCode, Version};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1::{self, Parts};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use rustls::{HandshakeKind, ServerConfig};
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -32,9 +28,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
-use tokio_rustls::server::TlsStream;
 
 /// With more connections than this on a thread, connections between two requests give their buffers back: hyper keeps
 /// two of 8 KiB for each. And a request that waits keeps a copy of its head, and no buffer. (With fewer connections,
@@ -58,38 +52,23 @@ enum Ended {
     Overdue,
 }
 
-/// Serves a connection to its end. `answer` makes a response of each request.
+/// Serves a connection to its end. These bytes of it were read already. `answer` makes a response of each request.
 ///
 /// The result is the status of bytes that were not a request, for the access log: 400 if the client left within a head.
 pub async fn serve<B, F>(
     clock: Rc<Clock>,
-    transport: Transport,
-    mut peer: Peer,
-    tls: Option<Arc<ServerConfig>>,
+    socket: Socket,
+    read_before: Bytes,
+    peer: Rc<Peer>,
     answer: impl Fn(Rc<Peer>, Rc<Clock>, Request<Incoming>) -> F,
 ) -> Option<StatusCode>
 where
     B: Body<Data = Bytes, Error = io::Error> + 'static,
     F: Future<Output = Response<B>>,
 {
-    let socket = match tls {
-        None => Socket::Plain(transport),
-        // In a box: a connection keeps the memory of its largest part for as long as it lives.
-        Some(config) => match Box::pin(shake_hands(&clock, transport, config, &peer)).await {
-            Ok(stream) => {
-                let negotiated = Negotiated::of(stream.get_ref().1);
-                count(if negotiated.protocol == "TLSv1.2" { Scalar::Tls12 } else { Scalar::Tls13 });
-                if stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed) {
-                    count(Scalar::TlsResumed);
-                }
-                peer.tls = Some(negotiated);
-                Socket::Tls(Box::new(stream))
-            }
-            Err(status) => return status,
-        },
-    };
-    let peer = Rc::new(peer);
-    let mut guarded = Guarded::new(Watched::new(socket, Rc::clone(&clock)), Rc::clone(&clock));
+    let mut watched = Watched::new(socket, Rc::clone(&clock));
+    watched.unread(read_before);
+    let mut guarded = Guarded::new(watched, Rc::clone(&clock));
     let LastRun { result, left_in_head } = loop {
         if !is_readable(&clock, &guarded).await {
             break announce_end(guarded).await;
@@ -192,39 +171,6 @@ async fn close(
 async fn announce_end(guarded: Guarded) -> LastRun {
     guarded.into_inner().announce_end().await;
     LastRun { result: Ok(()), left_in_head: false }
-}
-
-/// Encrypts the connection. After a failure, the status of the answer, if there was one.
-async fn shake_hands(
-    clock: &Clock,
-    transport: Transport,
-    config: Arc<ServerConfig>,
-    peer: &Peer,
-) -> Result<TlsStream<Transport>, Option<StatusCode>> {
-    let (reason, status) = match clock.handshake(tls::handshake(transport, config)).await {
-        Some(Ok(stream)) => return Ok(stream),
-        Some(Err(error)) => {
-            let status = matches!(error, HandshakeError::PlainHttp).then_some(StatusCode::BAD_REQUEST);
-            (error.to_string(), status)
-        }
-        None => ("it took too long".to_owned(), None),
-    };
-    count(Scalar::TlsFailed);
-    let client = &peer.remote_addr;
-    tracing::debug!(%client, port = peer.remote_port, reason, "a TLS handshake failed");
-    if let Some(status) = status {
-        log_rejection(peer, status, "plain HTTP on a TLS port");
-    }
-    Err(status)
-}
-
-/// Logs the reason of an answer to bytes that are no request, once a minute for each client.
-fn log_rejection(peer: &Peer, status: StatusCode, reason: &str) {
-    static REJECTIONS: LazyLock<OncePerMinute<(String, String)>> = LazyLock::new(OncePerMinute::new);
-    let client = &peer.remote_addr;
-    if REJECTIONS.is_due((client.to_string(), reason.to_owned())) {
-        tracing::warn!(%client, reason, "a request that is not valid: answered {}", status.as_u16());
-    }
 }
 
 /// Waits until the client sends something; `false` if the connection must be closed.

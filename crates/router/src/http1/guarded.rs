@@ -1,8 +1,9 @@
 //! The socket that hyper reads through: only bytes that pass the guard arrive.
 
+use crate::connection::limits::MAX_HEAD_BYTES;
+use crate::connection::refusal::HeadRefusal;
 use crate::http1::clock::{Clock, GuardProgress};
-use crate::http1::limits::MAX_HEAD_BYTES;
-use crate::http1::strictness::{Guard, GuardError, HeadRefusal};
+use crate::http1::strictness::{Guard, GuardError};
 use crate::http1::watched::Watched;
 use bytes::{Buf, BytesMut};
 use std::io;

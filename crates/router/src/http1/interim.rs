@@ -5,6 +5,7 @@
 //! They are queued only while hyper has nothing else to write, so that the next byte is the first of the response.
 //! Elsewhere they are dropped, as a client may expect of any of them.
 
+use crate::connection::interim_limit::InterimLimit;
 use bytes::{Buf, BytesMut};
 use http::{HeaderMap, StatusCode};
 use std::cell::{Cell, RefCell};
@@ -16,13 +17,8 @@ pub struct InterimResponses {
     /// Whether the client of the current request understands them.
     is_understood: Cell<bool>,
     /// How many bytes the current request has queued.
-    queued: Cell<usize>,
+    limit: InterimLimit,
 }
-
-/// The size limit of all interim responses to a request, in bytes: a script or an upstream chooses them.
-const MAX_BYTES: usize = 16 * 1024;
-/// The status line and the empty line at the end, as they count.
-const STATUS_LINE_BYTES: usize = 64;
 
 // === impl InterimResponses ===
 
@@ -30,23 +26,16 @@ impl InterimResponses {
     /// A request has begun. A client with HTTP/1.0 does not understand interim responses.
     pub fn request_began(&self, is_understood: bool) {
         self.is_understood.set(is_understood);
-        self.queued.set(0);
+        self.limit.reset();
         self.queue.take();
     }
 
     /// Queues a response.
     pub fn queue(&self, status: StatusCode, headers: &HeaderMap) {
-        if !self.is_understood.get() || !may_be_sent(status) {
+        if !self.is_understood.get() {
             return;
         }
-        let lines = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
-        let size = STATUS_LINE_BYTES + lines.sum::<usize>();
-        let queued = self.queued.get().saturating_add(size);
-        if queued > MAX_BYTES {
-            tracing::debug!(status = status.as_u16(), "an interim response is dropped: more than {MAX_BYTES} bytes");
-            return;
-        }
-        self.queued.set(queued);
+        let Some(size) = self.limit.take(status, headers) else { return };
         let queue = &mut *self.queue.borrow_mut();
         queue.reserve(size);
         queue.extend_from_slice(b"HTTP/1.1 ");
@@ -77,11 +66,6 @@ impl InterimResponses {
     }
 }
 
-/// 100 belongs to howdah, which reads bodies; 101 is a response.
-fn may_be_sent(status: StatusCode) -> bool {
-    status.is_informational() && !matches!(status, StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS)
-}
-
 /// As hyper writes the names of other responses.
 fn write_capitalized(queue: &mut BytesMut, name: &str) {
     let mut begins = true;
@@ -94,6 +78,7 @@ fn write_capitalized(queue: &mut BytesMut, name: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::interim_limit::MAX_BYTES;
     use http::header::{HeaderValue, LINK};
 
     fn written(interim: &InterimResponses) -> String {
@@ -147,7 +132,7 @@ mod tests {
             interim.queue(StatusCode::EARLY_HINTS, &hints(&"x".repeat(1000)));
             written(&interim);
         }
-        assert!((MAX_BYTES - 1100..=MAX_BYTES).contains(&interim.queued.get()));
+        assert!((MAX_BYTES - 1100..=MAX_BYTES).contains(&interim.limit.used()));
         interim.request_began(true);
         (0..10_000).for_each(|_| interim.queue(StatusCode::PROCESSING, &HeaderMap::new()));
         assert!(written(&interim).len() <= MAX_BYTES, "without headers, too");

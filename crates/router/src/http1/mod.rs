@@ -12,7 +12,6 @@ mod compact;
 pub mod connection;
 mod guarded;
 mod interim;
-mod limits;
 pub mod strictness;
 mod tunnel;
 mod watched;

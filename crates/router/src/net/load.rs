@@ -49,6 +49,11 @@ impl Load {
         self.active.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Another request began on a connection that answers one.
+    pub fn request_joined(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A connection has become a tunnel.
     pub fn tunnel_began(&self) {
         self.active.fetch_add(1, Ordering::Relaxed);

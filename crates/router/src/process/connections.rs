@@ -1,6 +1,6 @@
 //! The open connections of a thread, by their clocks.
 
-use crate::http1::clock::Clock;
+use crate::connection::clock::ConnectionClock;
 use howdah_config::Http;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 /// A thread's connections.
 #[derive(Default)]
 pub struct Connections {
-    clocks: RefCell<HashMap<u64, Rc<Clock>>>,
+    clocks: RefCell<HashMap<u64, Rc<dyn ConnectionClock>>>,
     next_key: Cell<u64>,
     all_closed: Notify,
 }
@@ -29,9 +29,9 @@ const MAKE_ROOM: usize = 32;
 
 impl Connections {
     /// Adds a connection.
-    pub fn register(&self, clock: &Rc<Clock>) -> Registered<'_> {
+    pub fn register(&self, clock: Rc<dyn ConnectionClock>) -> Registered<'_> {
         let key = self.next_key.replace(self.next_key.get() + 1);
-        self.clocks.borrow_mut().insert(key, Rc::clone(clock));
+        self.clocks.borrow_mut().insert(key, clock);
         Registered { connections: self, key }
     }
 
@@ -52,9 +52,9 @@ impl Connections {
     }
 
     /// Ends the connections whose clocks match, after their current requests.
-    pub fn drain(&self, matches: impl Fn(&Clock) -> bool) {
+    pub fn drain(&self, matches: impl Fn(&dyn ConnectionClock) -> bool) {
         let clocks: Vec<_> = self.clocks.borrow().values().cloned().collect();
-        clocks.iter().filter(|clock| matches(clock)).for_each(|clock| clock.drain());
+        clocks.iter().filter(|clock| matches(&***clock)).for_each(|clock| clock.drain());
     }
 
     /// Closes some connections that wait for another request, those first that wait longest.
@@ -63,6 +63,15 @@ impl Connections {
         let mut idle: Vec<_> = clocks.values().filter_map(|clock| Some((clock.idle_since()?, clock))).collect();
         idle.sort_unstable_by_key(|(since, _)| *since);
         idle.iter().take(MAKE_ROOM).for_each(|(_, clock)| clock.drain());
+    }
+}
+
+// === impl Registered ===
+
+impl Registered<'_> {
+    /// The connection has another clock from now on.
+    pub fn replace(&self, clock: Rc<dyn ConnectionClock>) {
+        self.connections.clocks.borrow_mut().insert(self.key, clock);
     }
 }
 

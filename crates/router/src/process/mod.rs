@@ -1,8 +1,10 @@
 //! The router's process and its event-loop threads.
 //!
 //! - `router_process`: the control thread, which passes the supervisor's messages on as a `command` to each thread
-//! - `thread`: an event loop, with its `connections`, its `ports` to generations, and its listeners
+//! - `thread`: an event loop, with its `connections`, its `ports` to generations, and its listeners; `client`: the
+//!   beginning of a connection
 
+mod client;
 mod command;
 mod connections;
 mod ports;

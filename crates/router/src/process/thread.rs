@@ -8,26 +8,36 @@
 use crate::backends::fastcgi::FastCgiGeneration;
 use crate::backends::php::{SWEEP, Warming};
 use crate::backends::proxy::HealthChecks;
+use crate::connection::clock::ConnectionClock;
 use crate::dispatch::{self, Dispatcher, View};
+use crate::http1;
 use crate::http1::clock::Clock;
-use crate::http1::connection;
+use crate::http2;
+use crate::http2::clock::MultiplexedClock;
+use crate::http2::request_body::RequestBody;
 use crate::net::accept::{self, Accepting, Acceptor, Entrance};
 use crate::net::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::net::load::Load;
 use crate::net::peer::Peer;
 use crate::net::shortage::Shortage;
+use crate::net::socket::Socket;
 use crate::net::transport::{Accepted, Transport};
+use crate::process::client::{self, Client};
 use crate::process::command::{Reconfiguration, ThreadCommand};
-use crate::process::connections::Connections;
+use crate::process::connections::{Connections, Registered};
 use crate::process::ports::Ports;
 use crate::report::{ReportOnDrop, SupervisorLink, count, count_with, inject, spawn_essential};
+use crate::request::clock::RequestClock;
 use crate::request::incoming::IncomingBody;
 use crate::request::numbers::RequestNumbers;
+use bytes::Bytes;
 use howdah_channel::Counters;
 use howdah_metrics::labels::{Cause, NameId};
 use howdah_metrics::layout::Scalar;
 use howdah_metrics::recorder::Recorder;
 use howdah_protocol::messages::router::FromRouter;
+use hyper::Request;
+use hyper::body::Incoming;
 use nix::sys::resource::{Resource, getrlimit};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
@@ -193,18 +203,33 @@ async fn sweep(thread: Rc<Thread>) {
 /// Serves a connection to its end.
 async fn serve_connection(thread: &Rc<Thread>, accepted: Accepted, entrance: Entrance) {
     let Entrance { listener, tls, permit: _permit } = entrance;
-    let Ok(peer) = Peer::of(&accepted, listener) else { return };
+    let Ok(mut peer) = Peer::of(&accepted, listener) else { return };
     let Ok(transport) = Transport::new(accepted) else { return };
     let clock = Rc::new(Clock::new(Arc::clone(thread.load()), listener, thread.is_draining(listener)));
-    let _registered = thread.connections.register(&clock);
+    let registered = thread.connections.register(Rc::clone(&clock) as Rc<dyn ConnectionClock>);
     let remote_addr = Rc::clone(&peer.remote_addr);
     let dispatcher = &thread.dispatcher;
-    let answer = |peer, clock: Rc<Clock>, request: hyper::Request<hyper::body::Incoming>| {
-        inject("connection", request.uri().path());
-        let request = request.map(|body| IncomingBody::new(body, &clock));
-        dispatch::answer(Rc::clone(dispatcher), peer, clock, request)
+    let view = dispatcher.views.of_listener(listener);
+    let may_know_http2 = tls.is_none() && view.listener(listener).is_some_and(|listener| listener.http2);
+    drop(view);
+    let status = match client::greet(&clock, transport, &mut peer, tls, may_know_http2).await {
+        Client::Ended(status) => status,
+        Client::Http1(socket, read_before) => {
+            let answer = |peer, clock: Rc<Clock>, request: Request<Incoming>| {
+                inject("connection", request.uri().path());
+                let request = request.map(|body| IncomingBody::of_http1(body, &clock));
+                dispatch::answer(Rc::clone(dispatcher), peer, RequestClock::Http1(clock), request)
+            };
+            http1::connection::serve(clock, socket, read_before, Rc::new(peer), answer).await
+        }
+        Client::Http2(socket, read_before) => {
+            drop(clock);
+            let serving = Box::pin(serve_http2(thread, &registered, socket, read_before, peer));
+            serving.await;
+            None
+        }
     };
-    if let Some(status) = connection::serve(clock, transport, peer, tls, answer).await {
+    if let Some(status) = status {
         let bad_request = RequestNumbers::default();
         bad_request.refuse(Cause::BadRequest);
         bad_request.count(NameId::NONE, "", status, Instant::now());
@@ -214,6 +239,25 @@ async fn serve_connection(thread: &Rc<Thread>, accepted: Accepted, entrance: Ent
             entry.write();
         }
     }
+}
+
+async fn serve_http2(thread: &Rc<Thread>, registered: &Registered<'_>, socket: Socket, read_before: Bytes, peer: Peer) {
+    let listener = peer.listener;
+    let (clock, max_concurrent_streams) = {
+        let view = thread.dispatcher.views.of_listener(listener);
+        let http = &view.configuration().settings.http;
+        let is_draining = thread.is_draining(listener);
+        let clock = MultiplexedClock::new(Arc::clone(thread.load()), listener, is_draining, http);
+        (Rc::new(clock), http.http2.max_concurrent_streams)
+    };
+    registered.replace(Rc::clone(&clock) as Rc<dyn ConnectionClock>);
+    let dispatcher = Rc::clone(&thread.dispatcher);
+    let answer = move |peer, clock, request: Request<RequestBody>| {
+        inject("connection", request.uri().path());
+        let request = request.map(IncomingBody::of_http2);
+        dispatch::answer(Rc::clone(&dispatcher), peer, RequestClock::Http2(clock), request)
+    };
+    http2::connection::serve(clock, socket, read_before, Rc::new(peer), max_concurrent_streams, answer).await;
 }
 
 // === impl Thread ===

@@ -1,15 +1,18 @@
 //! A request's body as it comes from the client, and the treatment of a body that no action reads.
 //!
 //! The connection can go on only after a body that was read to its end. If the rest of a body has already arrived, it is
-//! read and dropped. If it has not, the response announces the end of the connection.
+//! read and dropped. If it has not, the response announces the end of the connection. (With HTTP/2, a body belongs to its
+//! stream: the rest is never waited for.)
 
 use crate::http1::clock::Clock;
+use crate::http2::request_body::RequestBody;
 use bytes::Bytes;
 use http::header::EXPECT;
 use http::request::Parts;
 use hyper::body::{Body, Frame, SizeHint};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -26,21 +29,37 @@ pub struct UnreadBody {
 }
 
 struct Received {
-    body: RefCell<hyper::body::Incoming>,
-    clock: Rc<Clock>,
+    body: RefCell<VersionedBody>,
     has_ended: Cell<bool>,
+}
+
+enum VersionedBody {
+    Http1(hyper::body::Incoming, Rc<Clock>),
+    Http2(RequestBody),
 }
 
 // === impl IncomingBody ===
 
 impl IncomingBody {
     /// The body of the connection's current request.
-    pub fn new(body: hyper::body::Incoming, clock: &Rc<Clock>) -> IncomingBody {
+    pub fn of_http1(body: hyper::body::Incoming, clock: &Rc<Clock>) -> IncomingBody {
         if body.is_end_stream() {
             clock.body_ended();
             return IncomingBody { received: None };
         }
-        let received = Received { body: RefCell::new(body), clock: Rc::clone(clock), has_ended: Cell::new(false) };
+        IncomingBody::of(VersionedBody::Http1(body, Rc::clone(clock)))
+    }
+
+    /// The body of a stream.
+    pub fn of_http2(body: RequestBody) -> IncomingBody {
+        if body.is_end_stream() {
+            return IncomingBody { received: None };
+        }
+        IncomingBody::of(VersionedBody::Http2(body))
+    }
+
+    fn of(body: VersionedBody) -> IncomingBody {
+        let received = Received { body: RefCell::new(body), has_ended: Cell::new(false) };
         IncomingBody { received: Some(Rc::new(received)) }
     }
 
@@ -52,9 +71,9 @@ impl IncomingBody {
 
 impl Body for IncomingBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = io::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match &self.received {
             None => Poll::Ready(None),
             Some(received) => received.poll_frame(context),
@@ -82,9 +101,13 @@ impl UnreadBody {
         if received.has_ended.get() || Rc::strong_count(&received) > 1 {
             return true;
         }
-        // Reading would request the body from a client that waits for `100 Continue`.
-        if !received.clock.has_come() || request.headers.contains_key(EXPECT) {
-            return false;
+        match &*received.body.borrow() {
+            VersionedBody::Http2(_) => return true,
+            // Reading would request the body from a client that waits for `100 Continue`.
+            VersionedBody::Http1(_, clock) if !clock.has_come() || request.headers.contains_key(EXPECT) => {
+                return false;
+            }
+            VersionedBody::Http1(..) => {}
         }
         loop {
             match poll_fn(|context| received.poll_frame(context)).await {
@@ -99,7 +122,7 @@ impl UnreadBody {
 // === impl Received ===
 
 impl Received {
-    fn poll_frame(&self, context: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+    fn poll_frame(&self, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let mut body = self.body.borrow_mut();
         let polled = Pin::new(&mut *body).poll_frame(context);
         let is_last = match &polled {
@@ -107,9 +130,40 @@ impl Received {
             Poll::Ready(None) => true,
             Poll::Ready(Some(Ok(_))) => body.is_end_stream(),
         };
-        if is_last && !self.has_ended.replace(true) {
-            self.clock.body_ended();
+        if is_last
+            && !self.has_ended.replace(true)
+            && let VersionedBody::Http1(_, clock) = &*body
+        {
+            clock.body_ended();
         }
         polled
+    }
+}
+
+// === impl VersionedBody ===
+
+impl Body for VersionedBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match self.get_mut() {
+            VersionedBody::Http1(body, _) => Pin::new(body).poll_frame(context).map_err(io::Error::other),
+            VersionedBody::Http2(body) => Pin::new(body).poll_frame(context).map_err(io::Error::other),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            VersionedBody::Http1(body, _) => body.is_end_stream(),
+            VersionedBody::Http2(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            VersionedBody::Http1(body, _) => body.size_hint(),
+            VersionedBody::Http2(body) => body.size_hint(),
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! Dropping the body ends the request: its line is written to the access log, and the connection's clock is notified. A
 //! source that is dropped before its end releases its worker or its upstream.
 
-use crate::http1::clock::Clock;
+use crate::request::clock::RequestClock;
 use crate::request::log_context::LogContext;
 use crate::response::compression::{CompressedBody, Compressible, Encoder};
 use crate::response::log_entry::LogEntry;
@@ -37,7 +37,7 @@ pub trait Source: Body<Data = Bytes, Error = io::Error> + Unpin {
 pub struct ResponseBody<S> {
     content: Content<S>,
     log: Option<Box<LogEntry>>,
-    clock: Option<Rc<Clock>>,
+    clock: Option<RequestClock>,
     /// The request, for log lines.
     context: Option<Rc<LogContext>>,
 }
@@ -70,7 +70,7 @@ impl<S: Source> ResponseBody<S> {
     /// Notifies the connection's clock when the body has ended, and writes the entry to the access log.
     pub fn ends_request(
         mut self,
-        clock: Rc<Clock>,
+        clock: RequestClock,
         entry: Option<Box<LogEntry>>,
         context: Option<Rc<LogContext>>,
     ) -> ResponseBody<S> {

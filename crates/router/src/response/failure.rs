@@ -1,7 +1,7 @@
 //! The responses of howdah itself: a status, a short page, and for 5xx a line in the log with the reason.
 
+use crate::connection::refusal::HeadRefusal;
 use crate::file_access::FilesUnavailable;
-use crate::http1::strictness::HeadRefusal;
 use crate::request::authority::BadAuthority;
 use bytes::Bytes;
 use howdah_metrics::labels::Cause;
@@ -158,7 +158,7 @@ impl From<HeadRefusal> for Failure {
             HeadRefusal::Late => Failure::RequestTimeout,
             HeadRefusal::TargetTooLong => Failure::TargetTooLong,
             HeadRefusal::HeadTooLarge => Failure::HeadTooLarge,
-            HeadRefusal::UnknownCoding => Failure::NotImplemented,
+            HeadRefusal::Unknown => Failure::NotImplemented,
             HeadRefusal::Version => Failure::VersionNotSupported,
         }
     }

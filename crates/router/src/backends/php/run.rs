@@ -11,7 +11,7 @@ use crate::backends::php::port::{self, CancelOnDrop, GenerationPort, Remainder, 
 use crate::backends::php::response_body::PhpBody;
 use crate::backends::php::{response_head, retry};
 use crate::backends::script::Script;
-use crate::http1::clock::Clock;
+use crate::request::clock::RequestClock;
 use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
@@ -38,7 +38,7 @@ pub struct ScriptCall<'a> {
     /// `settings/http`.
     pub http: &'a Http,
     /// The client's connection, for responses before the response.
-    pub clock: &'a Clock,
+    pub clock: &'a RequestClock,
 }
 
 /// Runs a script, and returns its response.

@@ -35,7 +35,7 @@ pub use response_body::UpstreamBody;
 use response_body::UpstreamStream;
 pub use tls::{TlsBySettings, UpstreamTlsConfigs};
 
-use crate::http1::clock::Clock;
+use crate::request::clock::RequestClock;
 use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
@@ -106,7 +106,7 @@ impl Proxy {
         subject: &Subject<'_>,
         body: IncomingBody,
         limits: &Http,
-        clock: &Clock,
+        clock: &RequestClock,
     ) -> Answer<UpstreamBody> {
         let body = ClientBody::new(body, limits)?;
         let request = subject.parts;

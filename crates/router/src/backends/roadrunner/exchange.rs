@@ -19,7 +19,7 @@ use crate::backends::buffering::spool::{Spool, SpoolLimits};
 use crate::backends::roadrunner::generation::{RoadRunnerGeneration, RunningRequest};
 use crate::backends::roadrunner::request::WorkerRequest;
 use crate::backends::roadrunner::worker::{RequestPipes, Worker, WorkerStatus};
-use crate::http1::clock::Clock;
+use crate::request::clock::RequestClock;
 use crate::request::log_context::LogContext;
 use crate::response::application_head;
 use crate::response::failure::Failure;
@@ -64,7 +64,7 @@ pub enum NoAnswer {
 struct Start {
     sender: Option<oneshot::Sender<Result<StartedAnswer, NoAnswer>>>,
     answer: Rc<Answer>,
-    clock: Rc<Clock>,
+    clock: RequestClock,
 }
 
 /// How an exchange ends.
@@ -118,12 +118,12 @@ pub async fn send(
     worker: Worker,
     running: RunningRequest,
     request: Rc<WorkerRequest>,
-    clock: &Rc<Clock>,
+    clock: &RequestClock,
     spool_folder: Option<&Path>,
 ) -> Result<StartedAnswer, NoAnswer> {
     let (sender, started) = oneshot::channel();
     let answer = Rc::new(Answer::new(Spool::new(SPOOL_LIMITS, spool_folder)));
-    let start = Start { sender: Some(sender), answer, clock: Rc::clone(clock) };
+    let start = Start { sender: Some(sender), answer, clock: clock.clone() };
     let generation = Arc::clone(generation);
     let context = LogContext::current();
     spawn_local(async move {
@@ -389,6 +389,7 @@ impl Drop for DiscardOnDrop {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http1::clock::Clock;
     use crate::report::SupervisorLink;
     use howdah_goridge::frame::{data_frame, flag};
     use howdah_protocol::messages::router::{RoadRunnerGenerationBoot, RoadRunnerWorker};
@@ -429,7 +430,7 @@ mod tests {
         }
         let name = RoadRunnerWorker { index: 0, start: 1 };
         generation.worker_ready(name, [requests, answers].into_iter()).expect("its pipes");
-        let clock = Rc::new(Clock::new(Arc::default(), 1, false));
+        let clock = RequestClock::Http1(Rc::new(Clock::new(Arc::default(), 1, false)));
         let exchange = async {
             let admitted = generation.admit().await.expect("an idle worker");
             let (worker, running) = generation.acquire(admitted).await.expect("a worker");

@@ -27,7 +27,7 @@ pub use generation::RoadRunnerGeneration;
 pub use request::RequestOptions;
 
 use crate::backends::buffering::spooled_body::SpooledBody;
-use crate::http1::clock::Clock;
+use crate::request::clock::RequestClock;
 use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
@@ -52,7 +52,7 @@ pub async fn run(
     body: IncomingBody,
     options: RequestOptions,
     http: &Http,
-    clock: &Rc<Clock>,
+    clock: &RequestClock,
 ) -> Answer<SpooledBody> {
     let parts = subject.parts;
     if parts.headers.contains_key(TRANSFER_ENCODING) && !http.chunked_transform {

@@ -3,13 +3,14 @@
 use crate::backends::buffering::request_body::{self, BufferedBody};
 use crate::backends::roadrunner::form::{self, Form};
 use crate::request::incoming::IncomingBody;
+use crate::request::protocol::protocol;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_config::{ContextCodec, Http, RoadRunnerApplication, cookies, decode_query};
 use howdah_goridge::request::{Codec, Cookies, Headers, RequestContext, canonical_name};
+use http::Method;
 use http::header::{COOKIE, HOST};
-use http::{Method, Version};
 use hyper::body::Body;
 use std::borrow::Cow;
 use std::fs::File;
@@ -130,7 +131,7 @@ fn context<'a>(subject: &'a Subject<'_>) -> RequestContext<'a> {
     };
     RequestContext {
         remote_addr: Cow::Borrowed(&*subject.origin.address),
-        protocol: if parts.version == Version::HTTP_10 { "HTTP/1.0" } else { "HTTP/1.1" },
+        protocol: protocol(parts.version),
         method: parts.method.as_str(),
         uri: format!("{}://{host}{}", subject.origin.scheme.as_str(), subject.target()).into(),
         headers: Headers(headers),

@@ -2,7 +2,7 @@
 
 use super::chunks::{BrokenChunks, Chunks};
 use super::head::{Framing, HeadScanner};
-use super::refusal::HeadRefusal;
+use crate::connection::refusal::HeadRefusal;
 
 /// The current position in the requests of a connection.
 #[derive(Debug)]

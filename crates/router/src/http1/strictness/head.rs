@@ -4,8 +4,8 @@
 //! and checks everything else, such as the characters of names and values. The scanner is called again when more bytes
 //! have arrived, and continues where it stopped.
 
-use super::refusal::HeadRefusal;
-use crate::http1::limits::MAX_HEAD_BYTES;
+use crate::connection::limits::MAX_HEAD_BYTES;
+use crate::connection::refusal::HeadRefusal;
 use memchr::memchr;
 
 /// The state of the scan of one head.
@@ -192,7 +192,7 @@ fn transfer_encoding(value: &[u8]) -> Result<(), HeadRefusal> {
     let mut codings = value.split(|byte| *byte == b',').rev();
     let last_alone = codings.next().is_some_and(is_chunked) && !codings.any(is_chunked);
     // The end of the body is certain only if the last coding, and no other, is `chunked`.
-    Err(if last_alone { HeadRefusal::UnknownCoding } else { HeadRefusal::Bad("Transfer-Encoding") })
+    Err(if last_alone { HeadRefusal::Unknown } else { HeadRefusal::Bad("Transfer-Encoding") })
 }
 
 fn length(value: &[u8]) -> Option<u64> {
@@ -274,9 +274,9 @@ mod tests {
             ("Transfer-Encoding: chunked, chunked\r\n", bad("Transfer-Encoding")),
             ("Transfer-Encoding: chunked, identity\r\n", bad("Transfer-Encoding")),
             ("Transfer-Encoding: identity\r\n", bad("Transfer-Encoding")),
-            ("Transfer-Encoding: identity, chunked\r\n", Err(HeadRefusal::UnknownCoding)),
+            ("Transfer-Encoding: identity, chunked\r\n", Err(HeadRefusal::Unknown)),
             ("Transfer-Encoding: gzip\r\n", bad("Transfer-Encoding")),
-            ("Transfer-Encoding: gzip, chunked\r\n", Err(HeadRefusal::UnknownCoding)),
+            ("Transfer-Encoding: gzip, chunked\r\n", Err(HeadRefusal::Unknown)),
             ("Transfer-Encoding: chunked, gzip\r\n", bad("Transfer-Encoding")),
             ("Transfer-Encoding: xchunked\r\n", bad("Transfer-Encoding")),
             ("Transfer-Encoding: \"chunked\"\r\n", bad("Transfer-Encoding")),

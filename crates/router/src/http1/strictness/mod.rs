@@ -18,7 +18,5 @@
 mod chunks;
 mod guard;
 mod head;
-mod refusal;
 
 pub use guard::{Guard, GuardError};
-pub use refusal::HeadRefusal;

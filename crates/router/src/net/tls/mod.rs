@@ -43,12 +43,14 @@ pub struct TlsConfigs {
 #[derive(Clone)]
 struct ListenerTls {
     tls: Tls,
+    http2: bool,
     /// A digest of the certificates that `tls` names.
     digest: Digest,
     config: Arc<ServerConfig>,
 }
 
-/// The protocol inside of TLS (ALPN).
+/// HTTP/2 inside of TLS (ALPN).
+pub const HTTP_2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
 
 // === impl TlsConfigs ===
@@ -72,7 +74,7 @@ impl TlsConfigs {
             };
             let problem = |problem| format!("listeners/{}/tls: {problem}", listener.address);
             let known = active.iter().chain(&self.active);
-            let entry = ListenerTls::find_or_make(tls, certificates, known).map_err(problem)?;
+            let entry = ListenerTls::find_or_make(tls, listener.http2, certificates, known).map_err(problem)?;
             configs.push(Some(Arc::clone(&entry.config)));
             active.push(entry);
         }
@@ -86,8 +88,8 @@ impl TlsConfigs {
     /// As for [`Self::update`].
     pub fn replace_certificates(&mut self, certificates: &CertificatePems) -> Result<Vec<Arc<ServerConfig>>, String> {
         let mut active: Vec<ListenerTls> = Vec::new();
-        for ListenerTls { tls, .. } in &self.active {
-            active.push(ListenerTls::find_or_make(tls, certificates, active.iter().chain(&self.active))?);
+        for ListenerTls { tls, http2, .. } in &self.active {
+            active.push(ListenerTls::find_or_make(tls, *http2, certificates, active.iter().chain(&self.active))?);
         }
         self.active = active;
         Ok(self.active.iter().map(|entry| Arc::clone(&entry.config)).collect())
@@ -97,19 +99,21 @@ impl TlsConfigs {
 // === impl ListenerTls ===
 
 impl ListenerTls {
-    /// The one of `known` with the same settings and certificates, or a new one.
+    /// The one of `known` with the same settings and certificates, or a new one. `http2`: clients may use HTTP/2.
     fn find_or_make<'k>(
         tls: &Tls,
+        http2: bool,
         certificates: &CertificatePems,
         mut known: impl Iterator<Item = &'k ListenerTls>,
     ) -> Result<ListenerTls, String> {
         let texts = tls.all_certificates().filter_map(|name| certificates.get(name));
         let digest = digest(texts.map(String::as_bytes));
-        if let Some(known) = known.find(|known| known.tls == *tls && known.digest == digest) {
+        let is_same = |known: &&ListenerTls| known.tls == *tls && known.http2 == http2 && known.digest == digest;
+        if let Some(known) = known.find(is_same) {
             return Ok(known.clone());
         }
-        let config = Arc::new(server_config(tls, certificates)?);
-        Ok(ListenerTls { tls: tls.clone(), digest, config })
+        let config = Arc::new(server_config(tls, http2, certificates)?);
+        Ok(ListenerTls { tls: tls.clone(), http2, digest, config })
     }
 }
 
@@ -125,7 +129,7 @@ pub fn digest<'t>(texts: impl Iterator<Item = &'t [u8]>) -> Digest {
     digest
 }
 
-fn server_config(tls: &Tls, certificates: &CertificatePems) -> Result<ServerConfig, String> {
+fn server_config(tls: &Tls, http2: bool, certificates: &CertificatePems) -> Result<ServerConfig, String> {
     let provider = Arc::new(provider(&tls.policy));
     let mut keys = Vec::new();
     for name in &tls.certificates {
@@ -142,7 +146,9 @@ fn server_config(tls: &Tls, certificates: &CertificatePems) -> Result<ServerConf
     };
     let mut config = builder.with_cert_resolver(Arc::new(CertificateResolver::new(keys)?));
     config.ignore_client_order = tls.policy.prefers_server_order;
-    config.alpn_protocols = vec![HTTP_1_1.to_vec()];
+    // The first one that the client offers, too, is agreed on.
+    let versions = [HTTP_2, HTTP_1_1].into_iter().filter(|version| http2 || *version != HTTP_2);
+    config.alpn_protocols = versions.map(<[u8]>::to_vec).collect();
     config.session_storage = match tls.session.cache_size {
         0 => Arc::new(NoServerSessionStorage {}),
         size => Arc::new(SessionCache::new(size as usize, tls.session.timeout)),

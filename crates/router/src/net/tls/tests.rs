@@ -191,13 +191,22 @@ fn conf_commands_limit_protocols_and_ciphers() {
 }
 
 #[test]
-fn http_1_1_is_agreed_on() {
-    let server = server(r#"{"certificate": "shop"}"#, &shop_only());
-    for (offered, expected) in [(&["h2", "http/1.1"][..], Some(&b"http/1.1"[..])), (&[], None)] {
+fn the_version_of_http_is_agreed_on() {
+    let listener = |http2: bool| {
+        let mut configuration = configuration(r#"{"certificate": "shop"}"#);
+        configuration.listeners[0].http2 = http2;
+        TlsConfigs::default().update(&configuration, &shop_only()).unwrap().remove(0).unwrap()
+    };
+    for (http2, offered, expected) in [
+        (true, &["http/1.1", "h2"][..], Some(&b"h2"[..])),
+        (true, &["http/1.1"], Some(b"http/1.1")),
+        (true, &[], None),
+        (false, &["h2", "http/1.1"], Some(b"http/1.1")),
+    ] {
         let mut config = client(&TlsPolicy::default(), &ALL_SCHEMES);
         config.alpn_protocols = offered.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-        let (server, _) = connect(&server, &Arc::new(config), "shop.example").unwrap();
-        assert_eq!(server.alpn_protocol(), expected);
+        let (server, _) = connect(&listener(http2), &Arc::new(config), "shop.example").unwrap();
+        assert_eq!(server.alpn_protocol(), expected, "{http2} {offered:?}");
     }
 }
 

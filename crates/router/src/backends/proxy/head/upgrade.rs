@@ -10,9 +10,10 @@ use http::{Method, Version};
 
 /// The protocols that a request asks for (RFC 9110, 7.8); `None` if it asks for no change.
 ///
-/// Only a `GET` without a body may ask for one, as for a WebSocket.
+/// Only a `GET` without a body may ask for one, as for a WebSocket. (A request of HTTP/2 has these headers only if it asks
+/// for a WebSocket in the way of HTTP/2.)
 pub fn requested(request: &Parts, has_body: bool) -> Option<HeaderValue> {
-    if request.method != Method::GET || has_body || request.version != Version::HTTP_11 {
+    if request.method != Method::GET || has_body || request.version == Version::HTTP_10 {
         return None;
     }
     let mut values = request.headers.get_all(UPGRADE).iter();

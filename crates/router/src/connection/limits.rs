@@ -1,4 +1,4 @@
-//! The limits of a connection that are not configured.
+//! The limits of a connection that are not configured, in all versions of HTTP.
 
 use std::time::Duration;
 

@@ -1,0 +1,11 @@
+//! The parts that connections of all versions of HTTP have in common.
+//!
+//! - `clock`: a connection as its thread sees it: its time is checked, and it can be drained
+//! - `limits`: limits that are not configured; `refusal`: why a request is refused before it is routed
+//! - `interim_limit`: how much may precede a response; `rejection`: log lines about bytes that are not a request
+
+pub mod clock;
+pub mod interim_limit;
+pub mod limits;
+pub mod refusal;
+pub mod rejection;

@@ -1,0 +1,27 @@
+//! Log lines about clients whose bytes are no valid request.
+
+use crate::net::peer::Peer;
+use crate::report::OncePerMinute;
+use http::StatusCode;
+use std::sync::LazyLock;
+
+/// Logs the reason of an answer to bytes that are no request, once a minute for each client.
+pub fn log_rejection(peer: &Peer, status: StatusCode, reason: &str) {
+    if is_due(peer, reason) {
+        let client = &peer.remote_addr;
+        tracing::warn!(%client, reason, "a request that is not valid: answered {}", status.as_u16());
+    }
+}
+
+/// Logs the reason why a connection was closed, once a minute for each client.
+pub fn log_closed(peer: &Peer, reason: &str) {
+    if is_due(peer, reason) {
+        let client = &peer.remote_addr;
+        tracing::warn!(%client, reason, "a connection was closed; its client may open another one");
+    }
+}
+
+fn is_due(peer: &Peer, reason: &str) -> bool {
+    static REJECTIONS: LazyLock<OncePerMinute<(String, String)>> = LazyLock::new(OncePerMinute::new);
+    REJECTIONS.is_due((peer.remote_addr.to_string(), reason.to_owned()))
+}

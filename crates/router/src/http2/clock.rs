@@ -1,0 +1,234 @@
+//! The clock of an HTTP/2 connection: what it does, and since when.
+//!
+//! As with HTTP/1, no timer is armed for a request: the thread checks the clock four times a second. A connection
+//! without requests ends after `idle_timeout`, with GOAWAY. A head that is not complete within `header_read_timeout`, and
+//! a client that reads nothing for `send_timeout`, end the connection. A stream that does not go on has limits of its
+//! own ([`stream`](crate::http2::stream)), and its end leaves the others alone.
+
+use crate::connection::clock::ConnectionClock;
+use crate::net::load::Load;
+use howdah_config::Http;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// The clock of one connection.
+pub struct MultiplexedClock {
+    load: Arc<Load>,
+    listener: u64,
+    /// `settings/http/send_timeout` at the last check.
+    send_timeout: Cell<Duration>,
+    /// How many requests are being answered.
+    streams: Cell<usize>,
+    /// Since when there are none.
+    without_streams_since: Cell<Instant>,
+    /// Whether a request has come.
+    used: Cell<bool>,
+    /// Since when the client's preface or the head of a request is incomplete.
+    head_since: Cell<Option<Instant>>,
+    write_blocked_since: Cell<Option<Instant>>,
+    /// How many bytes of responses were passed on to h2.
+    sent: Cell<u64>,
+    /// How the connection ends, and since when that is known.
+    ending: Cell<Option<(Ending, Instant)>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// With GOAWAY, after the current requests.
+    Graceful,
+    /// With GOAWAY, without its current requests, for this reason.
+    Abrupt(&'static str),
+    /// At once: the client takes nothing, or does not answer.
+    Now,
+}
+
+/// A request that counts as being answered until this is dropped.
+pub struct OpenStream {
+    clock: Rc<MultiplexedClock>,
+}
+
+/// How long a client may take to notice the end of a connection, once nothing is left to answer.
+const LAST_ROUND_TRIP: Duration = Duration::from_secs(1);
+/// How long the head of a request that has begun may take at that time.
+const LAST_HEAD: Duration = Duration::from_secs(10);
+
+// === impl MultiplexedClock ===
+
+impl MultiplexedClock {
+    /// The clock of a connection that this listener accepted. A draining connection ends after its requests.
+    pub fn new(load: Arc<Load>, listener: u64, is_draining: bool, limits: &Http) -> MultiplexedClock {
+        MultiplexedClock {
+            load,
+            listener,
+            send_timeout: Cell::new(limits.send_timeout),
+            streams: Cell::new(0),
+            without_streams_since: Cell::new(Instant::now()),
+            used: Cell::new(false),
+            head_since: Cell::new(Some(Instant::now())),
+            write_blocked_since: Cell::new(None),
+            sent: Cell::new(0),
+            ending: Cell::new(is_draining.then(|| (Ending::Graceful, Instant::now()))),
+            waker: RefCell::default(),
+        }
+    }
+
+    // --- Notices from the socket
+
+    /// Whether a head, or the preface, has begun and is not complete.
+    pub fn head_is_open(&self, is_open: bool) {
+        if is_open != self.head_since.get().is_some() {
+            self.head_since.set(is_open.then(Instant::now));
+        }
+    }
+
+    /// Bytes went out, or could not.
+    pub fn wrote(&self, written: bool) {
+        if written {
+            self.write_blocked_since.set(None);
+        } else if self.write_blocked_since.get().is_none() {
+            self.write_blocked_since.set(Some(Instant::now()));
+        }
+    }
+
+    // --- Requests
+
+    /// A request begins.
+    pub fn stream_began(self: &Rc<Self>) -> OpenStream {
+        match self.streams.replace(self.streams.get() + 1) {
+            0 => self.load.request_began(),
+            _ => self.load.request_joined(),
+        }
+        self.used.set(true);
+        OpenStream { clock: Rc::clone(self) }
+    }
+
+    /// Bytes of a response were passed on.
+    pub fn count_sent(&self, bytes: usize) {
+        self.sent.set(self.sent.get() + bytes as u64);
+    }
+
+    /// How many bytes of responses were passed on.
+    pub fn sent(&self) -> u64 {
+        self.sent.get()
+    }
+
+    /// How long the client may read nothing.
+    pub fn send_timeout(&self) -> Duration {
+        self.send_timeout.get()
+    }
+
+    // --- The connection
+
+    /// How the connection is to end, if it is. Wakes this task when that changes.
+    pub fn poll_ending(&self, context: &Context<'_>) -> Option<Ending> {
+        self.keep_waker(context);
+        self.ending.get().map(|(ending, _)| ending)
+    }
+
+    /// Since when the connection is to end, if it is.
+    pub fn ending_since(&self) -> Option<Instant> {
+        self.ending.get().map(|(_, since)| since)
+    }
+
+    /// Ends the connection. A harsher end replaces a milder one.
+    pub fn end(&self, ending: Ending) {
+        let is_harsher = match self.ending.get() {
+            None => true,
+            Some((Ending::Graceful, _)) => ending != Ending::Graceful,
+            Some((Ending::Abrupt(_), _)) => ending == Ending::Now,
+            Some((Ending::Now, _)) => false,
+        };
+        if is_harsher {
+            self.ending.set(Some((ending, Instant::now())));
+            self.wake();
+        }
+    }
+
+    /// Ready when there are no requests.
+    pub fn poll_without_streams(&self, context: &Context<'_>) -> Poll<()> {
+        self.keep_waker(context);
+        if self.streams.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn keep_waker(&self, context: &Context<'_>) {
+        match &mut *self.waker.borrow_mut() {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+}
+
+impl ConnectionClock for MultiplexedClock {
+    fn listener(&self) -> u64 {
+        self.listener
+    }
+
+    fn check(&self, now: Instant, limits: &Http) {
+        let late = |since: Instant, limit: Duration| now.saturating_duration_since(since) > limit;
+        let is_blocked = self.write_blocked_since.get().is_some();
+        self.send_timeout.set(limits.send_timeout);
+        if self.write_blocked_since.get().is_some_and(|since| late(since, limits.send_timeout)) {
+            return self.end(Ending::Now);
+        }
+        if self.head_since.get().is_some_and(|since| late(since, limits.header_read_timeout)) {
+            self.end(Ending::Abrupt("the head of a request, or the preface, took too long"));
+        }
+        let has_streams = self.streams.get() > 0;
+        match self.ending.get() {
+            None if !has_streams && late(self.without_streams_since.get(), limits.idle_timeout) => {
+                self.end(Ending::Graceful);
+            }
+            // h2 ends the connection when the client has confirmed that it knows of the end. Some clients never do.
+            Some((Ending::Graceful, since)) if !has_streams && !is_blocked => {
+                let has_head = self.used.get() && self.head_since.get().is_some();
+                let patience = if has_head { LAST_HEAD } else { LAST_ROUND_TRIP };
+                if late(since, patience) && late(self.without_streams_since.get(), LAST_ROUND_TRIP) {
+                    self.end(Ending::Now);
+                }
+            }
+            Some((Ending::Abrupt(_), since)) if late(since, LAST_ROUND_TRIP) => self.end(Ending::Now),
+            _ => {}
+        }
+    }
+
+    fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.streams.get() == 0 && self.used.get() && self.ending.get().is_none();
+        is_idle.then(|| self.without_streams_since.get())
+    }
+
+    fn drain(&self) {
+        self.end(Ending::Graceful);
+    }
+}
+
+// === impl OpenStream ===
+
+impl OpenStream {
+    /// The clock of its connection.
+    pub fn connection(&self) -> &MultiplexedClock {
+        &self.clock
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let streams = self.clock.streams.get() - 1;
+        self.clock.streams.set(streams);
+        if streams == 0 {
+            self.clock.load.request_ended();
+            self.clock.without_streams_since.set(Instant::now());
+            self.clock.wake();
+        }
+    }
+}

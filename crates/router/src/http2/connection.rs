@@ -1,0 +1,148 @@
+//! A client's connection, from the preface to its end: h2 on a watched socket, and a task for each request.
+
+use crate::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
+use crate::connection::rejection::log_closed;
+use crate::http2::clock::{Ending, MultiplexedClock};
+use crate::http2::request_body::RequestBody;
+use crate::http2::request_head;
+use crate::http2::stream;
+use crate::http2::stream_clock::StreamClock;
+use crate::http2::watched::Watched;
+use crate::net::peer::Peer;
+use crate::net::socket::Socket;
+use bytes::Bytes;
+use h2::server::{Builder, Connection, SendResponse};
+use h2::{Reason, RecvStream};
+use http::header::{EXPECT, UPGRADE};
+use http::{Request, Response};
+use hyper::body::Body;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use tokio::task::spawn_local;
+
+pub use crate::http2::frames::PREFACE;
+
+/// How many bytes of one request's body may be on their way, and wait here. Over 100 ms, this is 5 MB a second.
+const STREAM_WINDOW_BYTES: u32 = 512 * 1024;
+/// The same for all requests of a connection together.
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// How many bytes of a response may wait in h2 until the socket takes them.
+const SEND_BUFFER_BYTES: usize = 32 * 1024;
+/// h2 answers a larger head 431 by itself, without a line in the logs; those between this and the limit of all versions
+/// are answered here. Each header counts 32 bytes more than in HTTP/1.
+const HEADER_LIST_BYTES: u32 = 2 * MAX_HEAD_BYTES as u32 + 32 * MAX_HEADERS as u32;
+
+/// Serves a connection to its end. These bytes of it were read already. `answer` makes a response of each request.
+pub async fn serve<B, F>(
+    clock: Rc<MultiplexedClock>,
+    socket: Socket,
+    read_before: Bytes,
+    peer: Rc<Peer>,
+    max_concurrent_streams: u32,
+    answer: impl Fn(Rc<Peer>, Rc<StreamClock>, Request<RequestBody>) -> F,
+) where
+    B: Body<Data = Bytes, Error = io::Error> + 'static,
+    F: Future<Output = Response<B>> + 'static,
+{
+    let watched = Watched::new(socket, read_before, Rc::clone(&clock));
+    let handshake = Builder::new()
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buffer_size(SEND_BUFFER_BYTES)
+        .max_concurrent_streams(max_concurrent_streams)
+        .max_header_list_size(HEADER_LIST_BYTES)
+        .enable_connect_protocol()
+        .handshake::<_, Bytes>(watched);
+    // In a box: a connection keeps the memory of its largest part for as long as it lives.
+    let mut handshake = Box::pin(handshake);
+    let shaken = poll_fn(|context| match clock.poll_ending(context) {
+        None | Some(Ending::Graceful) => handshake.as_mut().poll(context).map(Some),
+        Some(_) => Poll::Ready(None),
+    });
+    let result = match shaken.await {
+        None => return,
+        Some(Err(error)) => Err(error),
+        Some(Ok(connection)) => {
+            drop(handshake);
+            run(&clock, connection, &peer, answer).await
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "a connection ended early");
+        if error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
+            log_closed(&peer, "the client resets too many requests, or sends too many small frames");
+        }
+    }
+    // Their tasks notice the end of the connection, and write their lines to the access log.
+    poll_fn(|context| clock.poll_without_streams(context)).await;
+}
+
+/// Runs h2 until the connection is closed, or must be.
+async fn run<B, F>(
+    clock: &Rc<MultiplexedClock>,
+    connection: Connection<Watched, Bytes>,
+    peer: &Rc<Peer>,
+    answer: impl Fn(Rc<Peer>, Rc<StreamClock>, Request<RequestBody>) -> F,
+) -> Result<(), h2::Error>
+where
+    B: Body<Data = Bytes, Error = io::Error> + 'static,
+    F: Future<Output = Response<B>> + 'static,
+{
+    let mut connection = pin!(connection);
+    let mut announced = None;
+    poll_fn(|context| {
+        let ending = clock.poll_ending(context);
+        if ending != announced {
+            announced = ending;
+            match ending {
+                Some(Ending::Graceful) => connection.graceful_shutdown(),
+                Some(Ending::Abrupt(reason)) => {
+                    log_closed(peer, reason);
+                    connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                }
+                Some(Ending::Now) => return Poll::Ready(Ok(())),
+                None => {}
+            }
+        }
+        loop {
+            match connection.poll_accept(context) {
+                Poll::Ready(Some(Ok((request, respond)))) => begin(clock, peer, request, respond, &answer),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
+                Poll::Ready(None) => return Poll::Ready(Ok(())),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    })
+    .await
+}
+
+/// Begins to answer a request, in a task of its own.
+fn begin<B, F>(
+    connection: &Rc<MultiplexedClock>,
+    peer: &Rc<Peer>,
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+    answer: &impl Fn(Rc<Peer>, Rc<StreamClock>, Request<RequestBody>) -> F,
+) where
+    B: Body<Data = Bytes, Error = io::Error> + 'static,
+    F: Future<Output = Response<B>> + 'static,
+{
+    let (mut head, body) = request.into_parts();
+    let refusal = request_head::normalise(&mut head).err();
+    let expects_continue =
+        head.headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+    let clock = Rc::new(StreamClock::new(respond, refusal, expects_continue));
+    // h2 refuses the header in requests: it is there only because a WebSocket is asked for.
+    let body = if head.headers.contains_key(UPGRADE) {
+        clock.keep_bytes(body);
+        RequestBody::empty(Rc::clone(&clock))
+    } else {
+        RequestBody::new(body, request_head::content_length(&head.headers), Rc::clone(&clock))
+    };
+    let method = head.method.clone();
+    let answer = answer(Rc::clone(peer), Rc::clone(&clock), Request::from_parts(head, body));
+    spawn_local(stream::run(connection.stream_began(), clock, method, answer));
+}

@@ -1,0 +1,166 @@
+"""Floods of HTTP/2 frames: the connection ends, its memory is bounded, and other clients notice nothing."""
+
+from pathlib import Path
+
+import pytest
+from hyperframe.frame import (
+    ContinuationFrame,
+    DataFrame,
+    HeadersFrame,
+    PingFrame,
+    PriorityFrame,
+    RstStreamFrame,
+    SettingsFrame,
+    WindowUpdateFrame,
+)
+
+from support.folders import Folder, readable
+from support.http.http2 import CANCEL, ENHANCE_YOUR_CALM, NO_ERROR, Http2Connection
+from support.server import Howdah, stop_all
+from support.waiting import wait_for
+
+# The frames that a flood sends before it gives up.
+MOST = 200_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = Folder(readable(tmp_path_factory.mktemp("floods")))
+    folder.php("read.php", "echo strlen(file_get_contents('php://input'));")
+    folder.php("wait.php", "touch(SCRATCH . '/running'); await(SCRATCH . '/go'); echo 'done';")
+    folder.write("file.txt", "hello")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    routes = [
+        {"match": {"uri": "*.php"}, "action": {"pass": "applications/app"}},
+        {"action": {"share": f"{folder.root}$uri"}},
+    ]
+    listeners = {"127.0.0.1:{port}": {"pass": "routes", "http2": True}}
+    applications = {"app": {"type": "php", "root": str(folder.root), "processes": 1}}
+    server = Howdah.run({"listeners": listeners, "routes": routes, "applications": applications})
+    yield server
+    stop_all([server])
+
+
+def connect(server, **how) -> Http2Connection:
+    return Http2Connection((server.host, server.port), **how)
+
+
+def resident_bytes(server) -> int:
+    return int(Path(f"/proc/{server.router().pid}/statm").read_text().split()[1]) * 4096
+
+
+def requests(connection, reset: bool):
+    """Requests without an end; each is reset at once, or stays open."""
+    frames = connection.request_frames(connection.head("POST", "/read.php"), ends=False)
+    return frames + ([RstStreamFrame(frames[0].stream_id, error_code=CANCEL)] if reset else [])
+
+
+FLOODS = {
+    "SETTINGS": lambda connection: [SettingsFrame(0)],
+    "SETTINGS that change the window": lambda connection: [SettingsFrame(0, settings={4: 1}), SettingsFrame(0, settings={4: 65535})],
+    "PING": lambda connection: [PingFrame(0, opaque_data=b"12345678")],
+    "PRIORITY": lambda connection: [PriorityFrame(1, depends_on=3, stream_weight=7)],
+    "WINDOW_UPDATE": lambda connection: [WindowUpdateFrame(0, 1)],
+    "empty DATA": lambda connection: [DataFrame(1)],
+    "DATA of one byte": lambda connection: [DataFrame(1, data=b"x")],
+    "padding": lambda connection: [DataFrame(1, pad_length=200, flags=["PADDED"])],
+    "rapid resets": lambda connection: requests(connection, reset=True),
+}
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_a_flood_ends_its_connection_alone(server, name):
+    before = resident_bytes(server)
+    with connect(server) as bystander, connect(server) as connection:
+        other = bystander.begin("POST", "/read.php", ends=False)
+        # DATA belongs to a request.
+        connection.begin("POST", "/read.php", ends=False)
+        connection.read_until(lambda: connection.settings)
+        sent = 0
+        while not connection.closed and sent < MOST:
+            connection.send(*(frame for _ in range(50) for frame in FLOODS[name](connection)))
+            sent += 50
+            connection.read_what_is_there()
+        assert connection.closed, f"{sent} frames"
+        assert not connection.goaways or connection.goaways[-1] == ENHANCE_YOUR_CALM, connection.goaways
+        bystander.send(DataFrame(other, data=b"12345", flags=["END_STREAM"]))
+        assert bystander.response(other).text == "5"
+    assert server.get("/file.txt").text == "hello"
+    assert resident_bytes(server) < before + (32 << 20)
+
+
+def test_a_flood_is_logged_once(server):
+    for _ in range(2):
+        with connect(server) as connection:
+            connection.send(*(SettingsFrame(0) for _ in range(2000)))
+            connection.read_to_end()
+    wait_for(lambda: "a connection was closed" in server.stderr, "a line in the log")
+    assert server.stderr.count("too many frames without a use") == 1
+
+
+def test_continuations_without_an_end_close_the_connection(server):
+    with connect(server) as connection:
+        block = connection.encoder.encode(connection.head())
+        connection.send(HeadersFrame(1, data=block, flags=["END_STREAM"]))
+        sent = 0
+        while not connection.closed and sent < MOST:
+            connection.send(*(ContinuationFrame(1) for _ in range(50)))
+            connection.read_what_is_there()
+            sent += 50
+        assert connection.closed and sent < 10_000
+    assert server.get("/file.txt").text == "hello"
+
+
+def test_a_head_that_unpacks_to_much_closes_the_connection(server):
+    with connect(server) as connection:
+        # One header of 4000 bytes in the table of HPACK, and references of one byte to it: 64 MB.
+        connection.begin(path="/file.txt", headers=[("x", "y" * 4000)])
+        head = connection.encoder.encode(connection.head())
+        reference = connection.encoder.encode([("x", "y" * 4000)])
+        assert len(reference) == 1
+        connection.send(HeadersFrame(3, data=head + reference * 16_000, flags=["END_HEADERS", "END_STREAM"]))
+        connection.read_to_end()
+        assert connection.goaways == [ENHANCE_YOUR_CALM]
+    assert server.get("/file.txt").text == "hello"
+
+
+def test_responses_that_are_not_read_are_bounded(server, folder):
+    """Windows of 2^31, 128 requests, and a client that reads nothing: the router holds a part of each response."""
+    folder.write("large.bin", b"x" * 4_000_000)
+    before = resident_bytes(server)
+    with connect(server, window=(1 << 31) - 1, grants=False) as connection:
+        connection.send(WindowUpdateFrame(0, (1 << 31) - 65536))
+        for _ in range(100):
+            connection.begin(path="/large.bin")
+        assert server.get("/file.txt").text == "hello"
+        assert resident_bytes(server) < before + (32 << 20)
+    assert server.get("/file.txt").text == "hello"
+
+
+def test_many_cancelled_requests_of_a_usual_client_are_accepted(server):
+    """A page with a hundred images that is left, several times."""
+    with connect(server) as connection:
+        for _ in range(4):
+            streams = [connection.begin(path="/file.txt") for _ in range(100)]
+            connection.read_until(lambda: connection.streams[streams[0]].is_over)
+            for stream in streams:
+                connection.send(RstStreamFrame(stream, error_code=CANCEL))
+            connection.read_until(lambda: connection.streams[streams[50]].is_over)
+        assert connection.request(path="/file.txt").text == "hello"
+        assert not connection.goaways
+
+
+def test_priorities_are_ignored(server):
+    with connect(server) as connection:
+        frames = connection.request_frames(connection.head(path="/file.txt", headers=[("priority", "u=1, i")]))
+        frames[0].flags.add("PRIORITY")
+        frames[0].depends_on, frames[0].stream_weight, frames[0].exclusive = 0, 255, True
+        connection.send(*frames)
+        # PRIORITY_UPDATE, RFC 9218.
+        connection.send_raw(b"\0\0\x07\x10\0\0\0\0\0" + b"\0\0\0\x01u=3")
+        assert connection.response(1).text == "hello"
+        assert connection.request(path="/file.txt").text == "hello" and set(connection.goaways) <= {NO_ERROR}
