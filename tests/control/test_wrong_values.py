@@ -42,6 +42,19 @@ EVERYTHING = {
                 "client_ca": ["bundle"],
                 "client_verify": "optional",
                 "hsts": {"max_age": 31536000, "include_subdomains": True, "preload": True},
+                "acme": {
+                    "domains": ["shop.example"],
+                    "contact": "ops@shop.example",
+                    "authorities": [
+                        {
+                            "directory": "https://127.0.0.1:14000/directory",
+                            "external_account": {"key_id": "x", "hmac_key": "AAECAwQFBgcICQoLDA0ODxAREhM"},
+                            "roots": "bundle",
+                        }
+                    ],
+                    "challenges": ["dns-01"],
+                    "dns": {"command": ["/bin/true"], "wait": 60},
+                },
             },
         },
         "unix:@x": {"pass": "routes/main"},

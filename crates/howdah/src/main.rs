@@ -1,5 +1,5 @@
-//! `howdah`: the command line, and the supervisor, the router and the launcher of HTTP applications, which run the same
-//! executable under other titles.
+//! `howdah`: the command line, and the supervisor, the router, the process that obtains certificates, and the launcher of
+//! HTTP applications, which run the same executable under other titles.
 //!
 //! - [`command_line`]: assembles the commands and reads the arguments
 //! - [`commands`]: one module for each command: its options and what it does
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
     if title == OsStr::new(howdah_supervisor::LAUNCHER_TITLE) {
         return howdah_supervisor::launcher::main();
     }
+    let is_acme = title == OsStr::new(howdah_supervisor::ACME_TITLE);
     let is_supervisor = title == OsStr::new(howdah_supervisor::SUPERVISOR_TITLE);
     let _diagnostics =
         diagnostics::start(if is_router || is_supervisor { Writing::Background } else { Writing::Direct });
@@ -48,6 +49,9 @@ fn main() -> ExitCode {
     } else if is_router {
         let _ = rustix::thread::set_name(c"howdah-router");
         howdah_router::main()
+    } else if is_acme {
+        let _ = rustix::thread::set_name(c"howdah-acme");
+        howdah_acme::main()
     } else {
         command_line::main()
     }

@@ -7,10 +7,17 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 const VARIABLE: &str = "HOWDAH_TEST_TIME_DIVIDER";
+const ACME_VARIABLE: &str = "HOWDAH_TEST_ACME_TIME_DIVIDER";
 
 /// A timeout, divided in a test.
 pub fn divided(timeout: Duration) -> Duration {
     if cfg!(debug_assertions) { timeout / *DIVIDER } else { timeout }
+}
+
+/// A pause between attempts to obtain a certificate, divided in a test by `HOWDAH_TEST_ACME_TIME_DIVIDER`.
+pub fn divided_for_acme(pause: Duration) -> Duration {
+    static DIVIDER: LazyLock<u32> = LazyLock::new(|| parse(std::env::var(ACME_VARIABLE).ok().as_deref()));
+    if cfg!(debug_assertions) { pause / *DIVIDER } else { pause }
 }
 
 static DIVIDER: LazyLock<u32> = LazyLock::new(|| parse(std::env::var(VARIABLE).ok().as_deref()));

@@ -1,4 +1,5 @@
-//! The secrets of a configuration, which are not shown: the keys of session tickets.
+//! The secrets of a configuration, which are not shown: the keys of session tickets, and of accounts at certificate
+//! authorities.
 //!
 //! A text with the key's fingerprint stands in the place of each key, so that keys can be distinguished, moved and
 //! removed without being seen. When a client sends such a text back, it means the key with this fingerprint, wherever
@@ -43,22 +44,36 @@ fn hidden(key: &str) -> String {
     format!("{HIDDEN} {fingerprint})")
 }
 
-/// Visits `listeners/NAME/tls/session/tickets`: one key, or an array of them.
+/// Visits the keys below `listeners/NAME/tls`: `session/tickets`, one or an array of them, and `hmac_key` of the
+/// external account of each authority.
 fn each_key(root: &mut JsonValue, visit: &mut dyn FnMut(&mut String)) {
     let Some(JsonValue::Object(listeners)) = member(root, "listeners") else { return };
     for listener in listeners.values_mut() {
-        let session = member(listener, "tls").and_then(|tls| member(tls, "session"));
-        match session.and_then(|session| member(session, "tickets")) {
-            Some(JsonValue::String(key)) => visit(key),
-            Some(JsonValue::Array(keys)) => {
-                for key in keys.iter_mut() {
-                    if let JsonValue::String(key) = key {
-                        visit(key);
-                    }
-                }
-            }
-            _ => {}
-        }
+        let Some(tls) = member(listener, "tls") else { continue };
+        let tickets = member(tls, "session").and_then(|session| member(session, "tickets"));
+        tickets.into_iter().for_each(|tickets| each_element(tickets, &mut |key| visit_text(key, visit)));
+        let authorities = member(tls, "acme").and_then(|acme| member(acme, "authorities"));
+        authorities.into_iter().for_each(|authorities| {
+            each_element(authorities, &mut |authority| {
+                let account = member(authority, "external_account");
+                let key = account.and_then(|account| member(account, "hmac_key"));
+                key.into_iter().for_each(|key| visit_text(key, visit));
+            });
+        });
+    }
+}
+
+/// Visits the elements of an array, or the value itself.
+fn each_element(value: &mut JsonValue, visit: &mut dyn FnMut(&mut JsonValue)) {
+    match value {
+        JsonValue::Array(elements) => elements.iter_mut().for_each(visit),
+        value => visit(value),
+    }
+}
+
+fn visit_text(value: &mut JsonValue, visit: &mut dyn FnMut(&mut String)) {
+    if let JsonValue::String(text) = value {
+        visit(text);
     }
 }
 
@@ -100,6 +115,18 @@ mod tests {
             assert_eq!(whole.hide_keys().compact(), document(&hidden).compact());
             assert_eq!(whole.hide_keys().with_keys_of(&whole).compact(), whole.compact());
         }
+    }
+
+    #[test]
+    fn keys_of_external_accounts_are_hidden_and_restored() {
+        let with = |key: &str| {
+            let authority = format!(r#"{{"external_account": {{"key_id": "x", "hmac_key": "{key}"}}}}"#);
+            let listener = |authorities: &str| format!(r#"{{"tls": {{"acme": {{"authorities": {authorities}}}}}}}"#);
+            let (one, many) = (listener(&authority), listener(&format!("[{{}}, {authority}]")));
+            Document::parse(&format!(r#"{{"listeners": {{"*:1": {one}, "*:2": {many}}}}}"#)).unwrap()
+        };
+        assert_eq!(with("abc").hide_keys().compact(), with(ABC).compact());
+        assert_eq!(with(ABC).with_keys_of(&with("abc")).compact(), with("abc").compact());
     }
 
     #[test]

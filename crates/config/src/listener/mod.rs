@@ -15,6 +15,7 @@ use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
 use crate::routing::pass::Pass;
 use crate::tls::Tls;
+use crate::tls::acme::Acme;
 
 pub(crate) const OPTIONS: Options = Options {
     known: &["pass", "redirect", "tls", "http2", "forwarded", "client_ip", "backlog", "socket"],
@@ -66,18 +67,35 @@ pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<Vec<Listene
         if let Some(node) = object.get("redirect").filter(|_| object.get("tls").is_some()) {
             return Err(node.error("this listener has HTTPS already; remove \"redirect\" or \"tls\""));
         }
+        let tls = object.read("tls", |node| Tls::read(node, scope))?;
+        if let Some(acme) = tls.as_ref().and_then(|tls| tls.acme.as_ref())
+            && let Some(problem) = other_issuance(acme, &listeners)
+        {
+            let acme = object.get("tls").and_then(|tls| tls.member("acme").map(|acme| acme.error(&problem)));
+            return Err(acme.unwrap_or_else(|| node.error(&problem)));
+        }
         listeners.push(Listener {
             address,
             pass,
             redirect,
-            tls: object.read("tls", |node| Tls::read(node, scope))?,
-            http2: object.read("http2", Node::boolean)?.unwrap_or(object.get("tls").is_some()),
+            http2: object.read("http2", Node::boolean)?.unwrap_or(tls.is_some()),
+            tls,
             forwarded: Forwarded::read(&object)?,
             backlog: object.read("backlog", read_backlog)?.flatten(),
             socket,
         });
     }
     Ok(listeners)
+}
+
+/// A domain has one certificate for all listeners, which is obtained in one way.
+fn other_issuance(acme: &Acme, listeners: &[Listener]) -> Option<String> {
+    let others = listeners.iter().filter_map(|listener| Some((listener, listener.tls.as_ref()?.acme.as_ref()?)));
+    let (other, domain) =
+        others.filter(|(_, other)| other.issuance != acme.issuance).find_map(|(listener, other)| {
+            Some((listener, acme.domains.iter().find(|domain| other.domains.contains(domain))?))
+        })?;
+    Some(format!("{} has other options in listeners/{}; write the same in both", quoted(domain), other.address))
 }
 
 /// -1 is the system's limit.
@@ -146,7 +164,7 @@ mod tests {
             ),
             (
                 r#"{"*:80": {"pass": "routes", "tls": true}}"#,
-                "listeners/*:80/tls: expected an object, found true; its options are \"certificate\", \"conf_commands\", \"session\", \"client_ca\", \"client_verify\", \"hsts\"",
+                "listeners/*:80/tls: expected an object, found true; its options are \"certificate\", \"acme\", \"conf_commands\", \"session\", \"client_ca\", \"client_verify\" and others",
             ),
             (
                 r#"{"*:80": {"pass": "routes"}, "0.0.0.0:80": {"pass": "routes"}}"#,

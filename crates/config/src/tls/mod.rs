@@ -1,5 +1,6 @@
 //! `tls`: the certificates of a listener, its TLS policy, and how clients resume sessions.
 
+pub(crate) mod acme;
 pub(crate) mod clients;
 pub(crate) mod conf_commands;
 pub(crate) mod hsts;
@@ -16,17 +17,20 @@ use crate::error::Error;
 use crate::read::duration;
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
+use crate::tls::acme::Acme;
 use crate::tls::clients::ClientCertificates;
 use crate::tls::conf_commands::TlsPolicy;
 use crate::tls::hsts::Hsts;
 use crate::tls::names::read_certificate;
 
 pub(crate) const OPTIONS: Options = Options {
-    known: &["certificate", "conf_commands", "session", "client_ca", "client_verify", "hsts"],
+    known: &["certificate", "acme", "conf_commands", "session", "client_ca", "client_verify", "hsts"],
     unsupported: &[],
 };
 pub(crate) const SESSION_OPTIONS: Options = Options { known: &["cache_size", "timeout", "tickets"], unsupported: &[] };
 
+/// The name of an uploaded certificate has no slash.
+const ACME_PREFIX: &str = "acme/";
 const MAX_CACHED_SESSIONS: u64 = 10_000_000;
 const MAX_TIMEOUT_SECONDS: u64 = 7 * 24 * 60 * 60;
 const MAX_TICKET_KEYS: usize = 1000;
@@ -35,8 +39,11 @@ const MAX_TICKET_KEYS: usize = 1000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
     /// The names of the certificates, at least one, each once. The first certificate that matches the server name of
-    /// the client is used, an exact match before a wildcard; without a match, the first certificate.
+    /// the client is used, an exact match before a wildcard; without a match, the first certificate. The certificate of
+    /// a domain of `acme` has the name [`Tls::acme_certificate`], which no uploaded certificate can have.
     pub certificates: Vec<String>,
+    /// The domains whose certificates howdah obtains by itself; `None`: none.
+    pub acme: Option<Acme>,
     /// `conf_commands`: versions, cipher suites and so on.
     pub policy: TlsPolicy,
     /// How clients resume their sessions.
@@ -83,17 +90,21 @@ pub enum TicketKey {
 impl Tls {
     pub(crate) fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
         let object = node.object(&OPTIONS)?;
-        let certificate = object.require("certificate", "the name of a certificate that is stored")?;
+        let acme = object.read("acme", |node| Acme::read(node, scope))?;
         let mut certificates: Vec<String> = Vec::new();
-        for name in certificate.one_or_many(|node| read_certificate(node, scope))? {
-            // The second mention of a name has no effect.
-            if !certificates.contains(&name) {
-                certificates.push(name);
+        if acme.is_none() || object.get("certificate").is_some() {
+            let certificate = object.require("certificate", "the name of a certificate that is stored, or \"acme\"")?;
+            for name in certificate.one_or_many(|node| read_certificate(node, scope))? {
+                // The second mention of a name has no effect.
+                if !certificates.contains(&name) {
+                    certificates.push(name);
+                }
+            }
+            if certificates.is_empty() {
+                return Err(certificate.error("the array is empty; add the name of a certificate"));
             }
         }
-        if certificates.is_empty() {
-            return Err(certificate.error("the array is empty; add the name of a certificate"));
-        }
+        certificates.extend(acme.iter().flat_map(|acme| &acme.domains).map(|domain| Self::acme_certificate(domain)));
         let session = object.read("session", TlsSession::read)?.unwrap_or_default();
         let clients = ClientCertificates::read(&object, scope)?;
         if let Some(node) = object.get("client_ca").filter(|_| matches!(session.tickets, Tickets::Keys(_))) {
@@ -104,11 +115,22 @@ impl Tls {
         }
         Ok(Self {
             certificates,
+            acme,
             policy: object.read("conf_commands", TlsPolicy::read)?.unwrap_or_default(),
             session,
             clients,
             hsts: object.read("hsts", Hsts::read)?,
         })
+    }
+
+    /// The name of the certificate that howdah obtains for this domain.
+    pub fn acme_certificate(domain: &str) -> String {
+        format!("{ACME_PREFIX}{domain}")
+    }
+
+    /// The domain of a certificate that howdah obtains; `None` for an uploaded one.
+    pub fn acme_domain(certificate: &str) -> Option<&str> {
+        certificate.strip_prefix(ACME_PREFIX)
     }
 
     /// The names of all certificates that a handshake uses: its own, and those of the authorities of clients.
@@ -291,7 +313,7 @@ mod tests {
     #[test]
     fn an_error_names_the_option() {
         let cases = [
-            ("{}", ": \"certificate\" is missing; add the name of a certificate that is stored"),
+            ("{}", ": \"certificate\" is missing; add the name of a certificate that is stored, or \"acme\""),
             (r#"{"certificate": []}"#, "/certificate: the array is empty; add the name of a certificate"),
             (r#"{"certificate": "shp"}"#, "/certificate: there is no certificate \"shp\"; did you mean \"shop\"?"),
             (

@@ -94,6 +94,7 @@ impl RunOptions {
             log_format: self.log_format,
             check: None,
             state_dir: Some(state_dir),
+            certificate_dir: None,
             control: Some(control),
             runtime_dir: None,
             pid_file: self.pid.as_deref().map(absolute).transpose()?,

@@ -2,9 +2,11 @@
 //!
 //! - [`prototype`]: between the supervisor and a prototype
 //! - [`router`]: between the supervisor and the router
+//! - [`acme`]: between the supervisor and the process that obtains certificates
 //! - [`launch`]: the order to start a program that is not howdah's own
 //! - [`confinement`], [`generation_paths`], [`process_end`], [`warm_up`]: what the messages contain
 
+pub mod acme;
 pub mod confinement;
 pub mod generation_paths;
 pub mod launch;

@@ -78,6 +78,12 @@ pub enum ToRouter {
     /// Use these certificates for new connections of the listeners. Descriptors: the certificates, as in
     /// [`ToRouter::Configure`].
     ReplaceCertificates,
+    /// Answer these challenges of certificate authorities, and no others: [`FromRouter::AnswersChallenges`]. Descriptors:
+    /// the text of the [`ChallengeAnswers`](crate::messages::acme::ChallengeAnswers).
+    AnswerChallenges {
+        /// The number of this set: later ones are larger.
+        version: u64,
+    },
     /// A worker is started: it may claim requests. Sent for each living worker after the `AddGeneration` of its
     /// generation, and for each later start.
     WorkerStarted {
@@ -299,6 +305,11 @@ pub enum FromRouter {
     CannotAccept {
         /// The reason, as a phrase.
         reason: String,
+    },
+    /// Challenges are answered with this set.
+    AnswersChallenges {
+        /// Its number.
+        version: u64,
     },
     /// The answer to [`ToRouter::ReportLoad`].
     Load(RouterLoad),

@@ -5,8 +5,10 @@
 //! listener has a destination for them.
 
 use crate::net::peer::Peer;
+use crate::net::tls::challenges;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
+use bytes::Bytes;
 use howdah_config::Listener;
 use http::header::{HeaderValue, STRICT_TRANSPORT_SECURITY};
 use http::{HeaderMap, Method, StatusCode};
@@ -35,6 +37,14 @@ pub fn redirect(listener: &Listener, subject: &Subject<'_>) -> Result<Option<(St
     let location = HeaderValue::from_str(&format!("https://{}{port}{target}", subject.host));
     let location = location.map_err(|_| Failure::BadRequest("the URL cannot be a Location header"))?;
     Ok(Some((status, location)))
+}
+
+/// The answer to a challenge of a certificate authority (HTTP-01), whatever the routes do with its path. Requests for
+/// other tokens are ordinary ones: another program may wait for them.
+pub fn challenge(subject: &Subject<'_>) -> Option<Bytes> {
+    let token = subject.path.bytes().strip_prefix(CHALLENGES)?;
+    let is_read = matches!(subject.parts.method, Method::GET | Method::HEAD);
+    challenges::http_body(std::str::from_utf8(token).ok()?).filter(|_| is_read).map(Bytes::from)
 }
 
 /// Refuses the requests of a connection that is older than `client_ca`: its client showed no certificate.

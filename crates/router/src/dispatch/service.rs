@@ -153,6 +153,9 @@ async fn dispatch(
     body: IncomingBody,
     numbers: &RequestNumbers,
 ) -> Answer<ResponseBody<ActionBody>> {
+    if let Some(answer) = https::challenge(subject) {
+        return Ok(Response::new(ResponseBody::bytes(answer)));
+    }
     let routed = routing::choose(dispatcher, view, clock, subject, numbers).await?;
     numbers.set_responder(routed.action.responder());
     let action = match routed.action {

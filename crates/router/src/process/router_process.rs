@@ -14,7 +14,7 @@ use crate::file_access::{check_standard_error, watch_mounts, within_deadline};
 use crate::net::accept::Listening;
 use crate::net::connection_limit::ConnectionLimit;
 use crate::net::load::Load;
-use crate::net::tls::{CertificatePems, TlsConfigs};
+use crate::net::tls::{CertificatePems, TlsConfigs, challenges};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::thread::{self, Setup};
 use crate::report::{AbortOnPanic, SupervisorLink, inject, write_last_lines};
@@ -25,6 +25,7 @@ use howdah_config::Configuration;
 use howdah_protocol::child::inherited::CONTROL_FD;
 use howdah_protocol::child::inherited::take_inherited;
 use howdah_protocol::child::parent_death::die_with_supervisor;
+use howdah_protocol::messages::acme::ChallengeAnswers;
 use howdah_protocol::messages::generation_paths::GenerationPaths;
 use howdah_protocol::messages::router::{
     FromRouter, GenerationBoot, RouterBoot, RouterConfiguration, RouterLoad, ToRouter,
@@ -215,6 +216,13 @@ impl RouterProcess {
                 self.send_to_all(|| ThreadCommand::Forget(generation));
             }
             ToRouter::Configure(new) => self.configure(&new, descriptors)?,
+            ToRouter::AnswerChallenges { version } => {
+                let answers: ChallengeAnswers = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
+                match challenges::answer(answers) {
+                    Ok(()) => self.supervisor.send(&FromRouter::AnswersChallenges { version }),
+                    Err(reason) => tracing::error!("{reason}"),
+                }
+            }
             ToRouter::ReplaceCertificates => self.replace_certificates(next(&mut descriptors)?)?,
             ToRouter::WorkerStarted { generation, worker } => {
                 self.each_generation()

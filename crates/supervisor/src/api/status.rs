@@ -1,6 +1,7 @@
 //! `GET /status`: what howdah does, in NGINX Unit's form and order. Members that Unit does not have are marked as ours.
 
 use crate::control::Control;
+use crate::control::acme::DomainStatus;
 use crate::generation::Generation;
 use crate::generation::fastcgi::FastCgiGeneration;
 use crate::generation::php::PhpGeneration;
@@ -11,6 +12,7 @@ use howdah_protocol::messages::router::{FastCgiServerLoad, RouterLoad, ServerTro
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// The status. Its members are sent in this order.
 #[derive(Debug, Serialize)]
@@ -23,6 +25,9 @@ pub struct Status {
     draining: BTreeMap<String, Draining>,
     /// Ours: which servers of upstreams get requests.
     upstreams: BTreeMap<String, UpstreamStatus>,
+    /// Ours: the domains whose certificates howdah obtains.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    certificates: BTreeMap<String, DomainStatus>,
 }
 
 #[derive(Debug, Serialize)]
@@ -195,6 +200,7 @@ pub fn of(control: &Control) -> Status {
         applications,
         draining,
         upstreams: upstreams(&control.served().configuration, load),
+        certificates: control.runtime.acme.status(&control.runtime.certificates, Instant::now()),
     }
 }
 

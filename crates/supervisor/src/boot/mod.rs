@@ -7,6 +7,7 @@ pub mod start;
 use crate::api::control_socket::ControlListener;
 use crate::api::routes::Api;
 use crate::control::Control;
+use crate::control::acme::AcmeControl;
 use crate::control::change::Origin;
 use crate::control::changes::Changes;
 use crate::control::router::RouterHandle;
@@ -60,6 +61,10 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         Some(folder) if state.is_some() || folder.is_dir() => Certificates::load(folder)?,
         _ => Certificates::default(),
     };
+    let certificates = match &start.certificate_dir {
+        Some(folder) => certificates.with_issued(folder),
+        None => certificates,
+    };
     let (document, configuration, origin) = first_configuration(&start, state.as_ref(), &certificates.names())?;
     let account = match start.account.clone() {
         Some(account) => account,
@@ -101,12 +106,14 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         state_folder: start.state_dir.clone().or(start.runtime_dir),
         has_configuration: start.recognised.is_none(),
     };
+    let acme = AcmeControl::new(router_account.account.clone(), certificates.accounts());
     let runtime = Runtime {
         stage: Stage::Booting,
         generations: Generations::new(threads),
         router: RouterHandle::new(router_account, threads),
         listeners: Listeners::default(),
         certificates,
+        acme,
     };
     let warnings = ConfigurationWarnings::new(&configuration.settings, defaults.has_configuration);
     let mut changes = Changes::new(state, defaults, warnings);

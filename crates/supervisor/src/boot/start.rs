@@ -34,6 +34,8 @@ pub struct Start {
     pub check: Option<String>,
     /// Where the configuration is stored; `None` is nowhere.
     pub state_dir: Option<PathBuf>,
+    /// Where certificates of authorities are stored, if there is no state directory; `None` is nowhere.
+    pub certificate_dir: Option<PathBuf>,
     /// Where the control API listens, as in a listener; `None` is nowhere.
     pub control: Option<String>,
     /// The private folder of a `howdah serve`, which is removed at the end: its control socket and its slow logs.

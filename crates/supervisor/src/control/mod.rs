@@ -6,12 +6,14 @@
 //!   [warnings]
 //! - [`deploys`]: applications that are reloaded because [watching threads](watch) found a new release or file
 //! - [`runtime`]: the generations, the [router], the listening sockets, and what the router [is sent](hand_over) of them
+//! - [`acme`]: certificates that howdah obtains by itself
 //! - [`shutdown`]: the [stages](stage) in which everything exits
 //!
 //! A change that fails leaves what ran before. If the configuration of the command line fails, the supervisor exits, with
 //! one line; if a stored one fails, it starts with an empty one. At the start, an application that does not start does
 //! not hold the others down: its requests are answered 503, and it is [tried again](retries).
 
+pub mod acme;
 pub mod active;
 pub mod change;
 pub mod change_request;
@@ -35,6 +37,7 @@ use crate::store::certificates;
 use active::ActiveConfiguration;
 use changes::{Changes, Configured};
 use deploys::Deploys;
+use howdah_protocol::messages::acme::FromAcme;
 use howdah_protocol::messages::process_end::ProcessEnd;
 use howdah_protocol::messages::router::{FromRouter, ToRouter};
 use runtime::Runtime;
@@ -64,6 +67,8 @@ pub enum ControlEvent {
     Planned(Result<Planned, String>),
     /// A deploy was found.
     Notice(DeployNotice),
+    /// A message of the process that obtains certificates; `None` when it has closed its socket.
+    Acme(Option<FromAcme>),
     /// A message of the router; `None` when it has closed its socket.
     Router(Option<FromRouter>),
     /// An event of the processes of this generation.
@@ -103,6 +108,9 @@ impl Control {
         if let Poll::Ready(notice) = self.deploys.poll_notice(cx) {
             return Poll::Ready(ControlEvent::Notice(notice));
         }
+        if let Poll::Ready(message) = self.runtime.acme.poll_receive(cx) {
+            return Poll::Ready(ControlEvent::Acme(message));
+        }
         for _ in 0..2 {
             let event = match self.reads_router_first {
                 true => self.runtime.router.poll_receive(cx).map(ControlEvent::Router),
@@ -121,6 +129,10 @@ impl Control {
         match event {
             ControlEvent::Planned(plans) => self.changes.on_planned(plans, &mut self.runtime, now),
             ControlEvent::Notice(notice) => self.deploys.on_notice(notice, &self.changes, &self.runtime),
+            ControlEvent::Acme(message) => {
+                let Runtime { acme, certificates, .. } = &mut self.runtime;
+                acme.on_message(message, certificates, now);
+            }
             ControlEvent::Router(Some(message)) => self.on_router_message(message, now),
             ControlEvent::Router(None) => self.runtime.router.on_close(now),
             ControlEvent::Generation(id, event) => self.runtime.generations.on_event(id, event, now),
@@ -160,6 +172,7 @@ impl Control {
                 }
             }
             FromRouter::CannotAccept { reason } => runtime.router.on_cannot_accept(&reason),
+            FromRouter::AnswersChallenges { version } => runtime.acme.on_answered(version),
             FromRouter::Load(load) => runtime.router.on_load(load),
         }
     }
@@ -172,6 +185,9 @@ impl Control {
         }
         if configured == Configured::Switched {
             self.deploys.watch(&self.changes, &self.runtime);
+            let Runtime { acme, certificates, .. } = &mut self.runtime;
+            acme.update(&self.changes.active().configuration, certificates, now);
+            acme.on_time(certificates, now);
         }
     }
 
@@ -180,6 +196,9 @@ impl Control {
     pub fn reap(&mut self, now: Instant) {
         self.runtime.router.check_stopped(now);
         let dead: Vec<_> = std::iter::from_fn(reap::reap).collect();
+        for (pid, end) in &dead {
+            self.runtime.acme.on_death(*pid, &end.to_string(), now);
+        }
         self.runtime.generations.receive_pending(&dead, now);
         let (router, others): (Vec<_>, Vec<_>) =
             dead.into_iter().partition(|(pid, _)| self.runtime.router.is_process(*pid));
@@ -224,6 +243,18 @@ impl Control {
         let Control { changes, deploys, runtime, .. } = self;
         for ended in changes.take_ended_deploys() {
             deploys.on_ended(ended, changes, runtime, now);
+        }
+        if matches!(runtime.stage, Stage::Serving) {
+            if let Some((message, descriptors)) = runtime.acme.take_new_answers() {
+                runtime.router.send(message, descriptors);
+            }
+            if runtime.acme.take_new_certificates()
+                && let Err(error) = runtime.send_certificates(changes.active())
+            {
+                tracing::error!("the router uses the former certificates: {}", error_text(&error));
+            }
+        } else if !runtime.stage.has_changes() {
+            runtime.acme.stop();
         }
         runtime.generations.remove_ended();
         runtime.router.forward(runtime.generations.take_notices(), now);
@@ -282,7 +313,7 @@ impl Control {
 
     /// When [`Self::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let Runtime { generations, router, stage, .. } = &self.runtime;
+        let Runtime { generations, router, stage, acme, certificates, .. } = &self.runtime;
         // A change in progress comes first.
         let retry_at = self.changes.retry_at().filter(|_| self.is_idle());
         let deadlines = [
@@ -291,6 +322,7 @@ impl Control {
             stage.deadline(),
             self.changes.next_deadline(),
             retry_at,
+            acme.next_deadline(certificates, Instant::now()),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -299,6 +331,7 @@ impl Control {
     pub fn on_time(&mut self, now: Instant) {
         let runtime = &mut self.runtime;
         runtime.generations.on_time(now);
+        runtime.acme.on_time(&runtime.certificates, now);
         if runtime.router.on_time(now) {
             self.on_router_death(ProcessEnd::Signal(Signal::KILL.as_raw()), now);
         }

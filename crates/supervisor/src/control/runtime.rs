@@ -1,5 +1,6 @@
 //! The processes and sockets that run, and what the router must know of them.
 
+use crate::control::acme::AcmeControl;
 use crate::control::active::ActiveConfiguration;
 use crate::control::hand_over::{HandOver, Known};
 use crate::control::router::RouterHandle;
@@ -27,6 +28,8 @@ pub struct Runtime {
     pub listeners: Listeners,
     /// The certificates that the router serves.
     pub certificates: Certificates,
+    /// How howdah obtains certificates by itself.
+    pub acme: AcmeControl,
 }
 
 // === impl Runtime ===
@@ -38,7 +41,8 @@ impl Runtime {
     /// When that fails. There is no router then.
     pub fn start_router(&mut self, active: &ActiveConfiguration, now: Instant) -> io::Result<()> {
         self.router.add_names(names(&active.configuration));
-        let hand_over = self.hand_over(Known::default(), active)?;
+        let mut hand_over = self.hand_over(Known::default(), active)?;
+        hand_over.messages.extend(self.acme.answers_for_new_router());
         self.router.start(hand_over, now)
     }
 

@@ -3,5 +3,6 @@
 pub mod demand;
 pub mod pace;
 pub mod pool;
+pub mod renewal;
 pub mod sizing;
 pub mod workers;

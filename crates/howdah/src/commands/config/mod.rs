@@ -166,6 +166,7 @@ fn check(file: &Path, state_dir: Option<PathBuf>) -> Result<(), String> {
                     log_format: LogFormat::Text,
                     check: Some(source.name),
                     state_dir: Some(state_dir),
+                    certificate_dir: None,
                     control: None,
                     runtime_dir: None,
                     pid_file: None,

@@ -57,6 +57,7 @@ impl ServeOptions {
             log_format: self.log_format,
             check: None,
             state_dir: None,
+            certificate_dir: None,
             control: self.control.clone().or_else(in_runtime_dir),
             runtime_dir,
             pid_file: None,

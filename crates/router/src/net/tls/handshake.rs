@@ -2,17 +2,19 @@
 //!
 //! A client that sends HTTP without TLS gets a 400 with an explanation. Every other failure closes the connection.
 
+use crate::net::tls::challenges;
 use crate::net::tls::clients::ClientIdentity;
 use crate::net::transport::Transport;
 use crate::product;
 use howdah_config::CipherSuite;
+use rustls::server::Acceptor;
 use rustls::{ProtocolVersion, ServerConfig, ServerConnection};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 /// The agreed protocol and cipher suite, under OpenSSL's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub struct Negotiated {
 pub enum HandshakeError {
     /// The client sent HTTP, and got its answer.
     PlainHttp,
+    /// The client is a certificate authority, and has got the answer to its challenge.
+    Challenge,
     /// The client left, or broke the protocol.
     Failed(io::Error),
 }
@@ -54,7 +58,19 @@ pub async fn handshake(
         let _ = refuse_plain_http(&mut transport).await;
         return Err(HandshakeError::PlainHttp);
     }
-    TlsAcceptor::from(config).accept(transport).await.map_err(HandshakeError::Failed)
+    if !challenges::expects_handshake() {
+        return TlsAcceptor::from(config).accept(transport).await.map_err(HandshakeError::Failed);
+    }
+    let started = LazyConfigAcceptor::new(Acceptor::default(), transport).await.map_err(HandshakeError::Failed)?;
+    match challenges::of_handshake(&started.client_hello()) {
+        None => started.into_stream(config).await.map_err(HandshakeError::Failed),
+        Some(config) => {
+            let mut stream = started.into_stream(config).await.map_err(HandshakeError::Failed)?;
+            // The handshake is the answer. An error here means that the client has left.
+            let _ = stream.shutdown().await;
+            Err(HandshakeError::Challenge)
+        }
+    }
 }
 
 async fn refuse_plain_http(transport: &mut Transport) -> io::Result<()> {
@@ -93,6 +109,9 @@ impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             HandshakeError::PlainHttp => f.write_str("the client sent HTTP without TLS"),
+            HandshakeError::Challenge => {
+                f.write_str("it was the challenge of a certificate authority, and is answered")
+            }
             HandshakeError::Failed(error) => error.fmt(f),
         }
     }

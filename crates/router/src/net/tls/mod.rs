@@ -2,6 +2,7 @@
 //!
 //! - `server_name`: which certificate a client gets
 //! - `certificates`: chains and keys, from PEM
+//! - `challenges`: proofs for certificate authorities (ACME)
 //! - `clients`, `distinguished_name`: certificates of clients (mTLS)
 //! - `sessions`, `tickets`: how clients resume their sessions
 //! - `handshake`: from an accepted socket to an encrypted stream
@@ -10,6 +11,7 @@
 //! here. An error is a sentence that names the listener and the certificate.
 
 mod certificates;
+pub mod challenges;
 mod clients;
 mod distinguished_name;
 mod handshake;
@@ -21,12 +23,14 @@ pub use certificates::{CertificatePems, certified_key};
 pub use handshake::{HandshakeError, Negotiated, handshake};
 
 use howdah_config::{CipherSuite, Configuration, KeyExchangeGroup, Tickets, Tls, TlsPolicy, TlsVersions};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, ring as provider};
 use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
 use server_name::CertificateResolver;
 use sessions::SessionCache;
+use std::borrow::Cow;
 use std::sync::Arc;
 use tickets::SessionTickets;
 
@@ -133,8 +137,12 @@ fn server_config(tls: &Tls, http2: bool, certificates: &CertificatePems) -> Resu
     let provider = Arc::new(provider(&tls.policy));
     let mut keys = Vec::new();
     for name in &tls.certificates {
-        let text = certificates.get(name).ok_or_else(|| format!("there is no certificate {name:?}; upload it"))?;
-        let key = certified_key(text, &provider);
+        let text = match (certificates.get(name), Tls::acme_domain(name)) {
+            (Some(text), _) => Cow::Borrowed(text),
+            (None, Some(domain)) => Cow::Owned(temporary_certificate(domain)?),
+            (None, None) => return Err(format!("there is no certificate {name:?}; upload it")),
+        };
+        let key = certified_key(&text, &provider);
         keys.push(Arc::new(key.map_err(|problem| format!("the certificate {name:?} cannot be used: {problem}"))?));
     }
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
@@ -159,6 +167,18 @@ fn server_config(tls: &Tls, http2: bool, certificates: &CertificatePems) -> Resu
         Tickets::Keys(keys) => config.ticketer = Arc::new(SessionTickets::with_keys(keys, tls.session.timeout)),
     }
     Ok(config)
+}
+
+/// A certificate for the time until the authority has issued one. Browsers warn of it, but the listener is not dead.
+fn temporary_certificate(domain: &str) -> Result<String, String> {
+    let made = || -> Result<String, rcgen::Error> {
+        let mut parameters = CertificateParams::new([domain.to_owned()])?;
+        parameters.distinguished_name = DistinguishedName::new();
+        parameters.distinguished_name.push(DnType::CommonName, format!("{domain} (temporary)"));
+        let key = KeyPair::generate()?;
+        Ok(parameters.self_signed(&key)?.pem() + &key.serialize_pem())
+    };
+    made().map_err(|error| format!("no temporary certificate can be made for {domain}: {error}"))
 }
 
 fn versions(versions: TlsVersions) -> &'static [&'static SupportedProtocolVersion] {

@@ -1,7 +1,7 @@
 //! Handshakes within the process: a client of rustls against the settings that a configuration results in.
 
 use super::*;
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
+use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConnection, Resumption};
 use rustls::pki_types::pem::PemObject;

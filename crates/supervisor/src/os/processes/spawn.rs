@@ -22,6 +22,9 @@ pub const ROUTER_TITLE: &str = "howdah: router";
 /// The `argv[0]` of a process that becomes another program.
 pub const LAUNCHER_TITLE: &str = "howdah: launcher";
 
+/// The `argv[0]` of the process that obtains certificates.
+pub const ACME_TITLE: &str = "howdah: acme";
+
 /// The settings of the allocator, jemalloc, and the variable that holds them: memory that a burst of connections used
 /// is returned to the kernel after a second, also if nothing happens afterwards.
 const ALLOCATOR_VARIABLE: &str = "MALLOC_CONF";
@@ -75,6 +78,13 @@ pub fn router() -> io::Result<(Pid, ControlSocket)> {
     if std::env::var_os(ALLOCATOR_VARIABLE).is_none() {
         command.env(ALLOCATOR_VARIABLE, ALLOCATOR_SETTINGS);
     }
+    spawn(command, Stdio::null())
+}
+
+/// Starts the process that obtains certificates: this executable, under another title.
+pub fn acme() -> io::Result<(Pid, ControlSocket)> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(ACME_TITLE);
     spawn(command, Stdio::null())
 }
 

@@ -6,6 +6,7 @@
 //! bundle, and contain no part of a key.
 
 use super::description::{self, Description};
+use crate::policy::renewal::Validity;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use howdah_config::Document;
@@ -14,6 +15,7 @@ use rustls::pki_types::pem::{self, PemObject, SectionKind};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::fmt;
 use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 use x509_parser::time::ASN1Time;
 
@@ -23,6 +25,8 @@ pub struct Bundle {
     pem: String,
     has_key: bool,
     description: Document,
+    /// The hosts of the certificate of the key, in lower case.
+    host_names: Vec<String>,
     /// The time within which the certificate of the key is accepted, or all of the authorities'.
     validity: (ASN1Time, ASN1Time),
 }
@@ -53,6 +57,7 @@ impl Bundle {
         let leaf =
             leaf.ok_or("the private key belongs to none of the certificates; add the one that it was made for")?;
         let leaf = parsed.remove(leaf);
+        let host_names = host_names(&leaf);
         let validity = (leaf.validity().not_before, leaf.validity().not_after);
         let chain = sort_chain(leaf, parsed);
         let description = serde_json::to_string(&Description::of(&chain)).map_err(|error| error.to_string())?;
@@ -62,7 +67,7 @@ impl Bundle {
         }
         push_block(&mut pem, label(&key)?, key.secret_der());
         let description = Document::parse(&description).map_err(|error| error.to_string())?;
-        Ok(Bundle { pem, has_key: true, description, validity })
+        Ok(Bundle { pem, has_key: true, description, host_names, validity })
     }
 
     fn of_authorities(certificates: &[X509Certificate<'_>]) -> Result<Bundle, String> {
@@ -84,7 +89,7 @@ impl Bundle {
         let until = certificates.iter().map(|certificate| certificate.validity().not_after).min();
         let validity = since.zip(until).ok_or("there is no certificate in it")?;
         let description = Document::parse(&description).map_err(|error| error.to_string())?;
-        Ok(Bundle { pem, has_key: false, description, validity })
+        Ok(Bundle { pem, has_key: false, description, host_names: Vec::new(), validity })
     }
 
     /// Whether it has a private key.
@@ -97,14 +102,26 @@ impl Bundle {
         &self.pem
     }
 
+    /// The chain without the key.
+    pub fn certificates(&self) -> &str {
+        const END: &str = "-----END CERTIFICATE-----\n";
+        self.pem.rfind(END).map_or("", |end| &self.pem[..end + END.len()])
+    }
+
     /// The description for the control API.
     pub fn description(&self) -> &Document {
         &self.description
     }
 
-    /// When it is accepted no more, in seconds since 1970.
-    pub fn expires_at(&self) -> i64 {
-        self.validity.1.timestamp()
+    /// The hosts of the certificate of the key, in lower case.
+    pub fn host_names(&self) -> &[String] {
+        &self.host_names
+    }
+
+    /// When it is accepted.
+    pub fn validity(&self) -> Validity {
+        let (since, until) = &self.validity;
+        Validity { since: since.timestamp(), until: until.timestamp() }
     }
 
     /// Why it is not accepted today, if it is not.
@@ -171,6 +188,15 @@ fn sort_chain<'c>(leaf: X509Certificate<'c>, mut others: Vec<X509Certificate<'c>
     }
     chain.append(&mut others);
     chain
+}
+
+fn host_names(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let Ok(Some(alternatives)) = certificate.subject_alternative_name() else { return Vec::new() };
+    let hosts = alternatives.value.general_names.iter().filter_map(|name| match name {
+        GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+        _ => None,
+    });
+    hosts.collect()
 }
 
 fn label(key: &PrivateKeyDer<'_>) -> Result<&'static str, String> {

@@ -128,6 +128,11 @@ pub fn time(time: &ASN1Time) -> String {
     format!("{month} {:2} {hour:02}:{minute:02}:{second:02} {} GMT", time.day(), time.year())
 }
 
+/// Seconds since 1970, in the format of OpenSSL.
+pub fn time_text(seconds: i64) -> String {
+    ASN1Time::from_timestamp(seconds).map_or_else(|_| "never".to_owned(), |seconds| time(&seconds))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

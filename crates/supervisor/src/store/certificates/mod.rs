@@ -10,11 +10,17 @@
 
 mod bundle;
 mod description;
+mod issued;
 mod storage;
 
+use crate::policy::renewal::Validity;
 use bundle::Bundle;
+pub use description::time_text;
+pub use issued::{CertificateOrigin, StoredAccount};
+
 use howdah_config::answer::text;
 use howdah_config::{CertificateNames, Configuration, Document, ProxyTls, Refusal, Tls};
+use issued::IssuedStorage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use storage::Storage;
@@ -24,6 +30,17 @@ use storage::Storage;
 pub struct Certificates {
     by_name: BTreeMap<String, Bundle>,
     storage: Option<Storage>,
+    /// The certificates that authorities have issued, by domain.
+    issued: BTreeMap<String, IssuedCertificate>,
+    issued_storage: Option<IssuedStorage>,
+}
+
+/// A certificate that an authority has issued.
+#[derive(Debug)]
+pub struct IssuedCertificate {
+    /// Its origin.
+    pub origin: CertificateOrigin,
+    bundle: Bundle,
 }
 
 /// The longest name. File systems still accept the name of the temporary file, which is longer.
@@ -51,7 +68,21 @@ impl Certificates {
                 Err(reason) => tracing::error!("cannot use the stored certificate {name:?}: {reason}"),
             }
         }
-        Ok(Certificates { by_name, storage: Some(storage) })
+        let certificates = Certificates { by_name, storage: Some(storage), ..Certificates::default() };
+        Ok(certificates.with_issued(state_directory))
+    }
+
+    /// With the certificates that authorities have issued, which are stored in this folder.
+    #[must_use]
+    pub fn with_issued(mut self, folder: &Path) -> Certificates {
+        let storage = IssuedStorage::of(folder);
+        for (domain, origin, text) in storage.certificates() {
+            match check_issued(&domain, &text) {
+                Ok(bundle) => drop(self.issued.insert(domain, IssuedCertificate { origin, bundle })),
+                Err(reason) => tracing::error!("cannot use the stored certificate of {domain}: {reason}"),
+            }
+        }
+        Certificates { issued_storage: Some(storage), ..self }
     }
 
     /// The names, for [`howdah_config`] to check what listeners and upstreams refer to.
@@ -85,6 +116,41 @@ impl Certificates {
         Ok(self.by_name.insert(name.to_owned(), bundle).is_some())
     }
 
+    /// The certificate that an authority has issued for this domain.
+    pub fn issued(&self, domain: &str) -> Option<&IssuedCertificate> {
+        self.issued.get(domain)
+    }
+
+    /// The uploaded certificates with this name, as PEM, without a key.
+    pub fn authorities(&self, name: &str) -> Option<String> {
+        self.by_name.get(name).map(|bundle| bundle.certificates().to_owned())
+    }
+
+    /// Keeps a certificate that an authority has issued. One that cannot be stored is used, too: the result is a warning.
+    ///
+    /// # Errors
+    /// A phrase, if it is no certificate for the domain and its key. The former one stays.
+    pub fn put_issued(&mut self, domain: &str, origin: CertificateOrigin, pem: &str) -> Result<Option<String>, String> {
+        let bundle = check_issued(domain, pem)?;
+        let storage = self.issued_storage.as_ref();
+        let stored = storage.map_or(Ok(()), |storage| storage.write_certificate(domain, &origin, bundle.pem()));
+        self.issued.insert(domain.to_owned(), IssuedCertificate { origin, bundle });
+        Ok(stored.err())
+    }
+
+    /// The accounts at authorities.
+    pub fn accounts(&self) -> Vec<StoredAccount> {
+        self.issued_storage.as_ref().map(IssuedStorage::accounts).unwrap_or_default()
+    }
+
+    /// Stores an account at an authority.
+    ///
+    /// # Errors
+    /// A sentence, if it cannot be stored.
+    pub fn put_account(&self, account: &StoredAccount) -> Result<(), String> {
+        self.issued_storage.as_ref().map_or(Ok(()), |storage| storage.write_account(account))
+    }
+
     /// Removes a certificate. `used` holds the names that the configuration uses.
     ///
     /// # Errors
@@ -94,6 +160,10 @@ impl Certificates {
         let is_a_file = check_name(name).is_ok() && self.storage.as_ref().is_some_and(|storage| storage.has(name));
         if !is_a_file {
             self.get(name)?;
+        }
+        if Tls::acme_domain(name).is_some() {
+            let detail = "howdah has obtained it, and stops to renew it when no listener has its domain in \"acme\"";
+            return Err(Refusal::new(400, text::CERTIFICATE_IN_USE, detail));
         }
         if used.contains(name) {
             let detail = "a \"tls\" of the configuration names it; name another one there before";
@@ -116,24 +186,52 @@ impl Certificates {
 
     /// The descriptions of all certificates: an object by name.
     pub fn describe_all(&self) -> Document {
-        Document::compose(self.by_name.iter().map(|(name, bundle)| (name.as_str(), bundle.description().clone())))
+        let issued = self.issued.iter().map(|(domain, issued)| (Tls::acme_certificate(domain), &issued.bundle));
+        let issued: Vec<_> = issued.collect();
+        let uploaded = self.by_name.iter().map(|(name, bundle)| (name.as_str(), bundle));
+        let all = uploaded.chain(issued.iter().map(|(name, bundle)| (name.as_str(), *bundle)));
+        Document::compose(all.map(|(name, bundle)| (name, bundle.description().clone())))
     }
 
     /// The certificates with these names, for a router: a JSON object of PEM texts, with the keys.
     pub fn for_router<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> String {
         let texts: BTreeMap<_, _> =
-            names.into_iter().filter_map(|name| Some((name, self.by_name.get(name)?.pem()))).collect();
+            names.into_iter().filter_map(|name| Some((name, self.get(name).ok()?.pem()))).collect();
         serde_json::json!(texts).to_string()
     }
 
     /// The names of all certificates, and when each is accepted no more, in seconds since 1970.
     pub fn expiries(&self) -> impl Iterator<Item = (&str, i64)> {
-        self.by_name.iter().map(|(name, bundle)| (name.as_str(), bundle.expires_at()))
+        self.by_name.iter().map(|(name, bundle)| (name.as_str(), bundle.validity().until))
     }
 
     fn get(&self, name: &str) -> Result<&Bundle, Refusal> {
         let detail = || format!("there is no certificate {name:?}");
-        self.by_name.get(name).ok_or_else(|| Refusal::new(404, text::NO_SUCH_CERTIFICATE, detail()))
+        let issued = || self.issued.get(Tls::acme_domain(name)?).map(|issued| &issued.bundle);
+        self.by_name.get(name).or_else(issued).ok_or_else(|| Refusal::new(404, text::NO_SUCH_CERTIFICATE, detail()))
+    }
+}
+
+/// Checks that an authority has sent a certificate for the domain, with its key.
+fn check_issued(domain: &str, pem: &str) -> Result<Bundle, String> {
+    let bundle = Bundle::parse(pem.as_bytes())?;
+    if !bundle.has_key() || !bundle.host_names().iter().any(|name| name == domain) {
+        return Err(format!("it is a certificate for {}, and not for {domain}", bundle.host_names().join(", ")));
+    }
+    Ok(bundle)
+}
+
+// === impl IssuedCertificate ===
+
+impl IssuedCertificate {
+    /// When it is accepted.
+    pub fn validity(&self) -> Validity {
+        self.bundle.validity()
+    }
+
+    /// The chain, as PEM.
+    pub fn chain(&self) -> &str {
+        self.bundle.certificates()
     }
 }
 

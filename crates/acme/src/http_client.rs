@@ -1,0 +1,165 @@
+//! HTTPS to the authorities: a connection for each request, which the server's certificate, a limit of time and a limit
+//! of bytes bound.
+//!
+//! Plain HTTP is for authorities on this machine; the configuration allows it for no others. The client remembers how long
+//! an authority wants to be left alone (`Retry-After`), because the library passes it on for some answers only.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, USER_AGENT};
+use http::{Request, Response, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use std::error::Error as StdError;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// Sends requests to one authority.
+#[derive(Clone)]
+pub struct AuthorityClient {
+    tls: Arc<ClientConfig>,
+    retry_after: Arc<Mutex<Option<Duration>>>,
+}
+
+type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// A request of an authority that works takes milliseconds.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// A chain has some kilobytes.
+const MAX_BODY_BYTES: usize = 256 * 1024;
+/// Where the distributions keep the system's bundle: Debian, Alpine and Arch; Fedora and RHEL; openSUSE.
+const SYSTEM_BUNDLES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
+const AGENT: &str = concat!("howdah/", env!("CARGO_PKG_VERSION"));
+
+// === impl AuthorityClient ===
+
+impl AuthorityClient {
+    /// A client that trusts these certificates, or those of the system.
+    ///
+    /// # Errors
+    /// A sentence, when there are none.
+    pub fn new(directory: &str, roots: Option<&str>) -> Result<AuthorityClient, String> {
+        let mut store = RootCertStore::empty();
+        match roots {
+            Some(pem) => add(&mut store, pem.as_bytes()),
+            None if directory.starts_with("http://") => {}
+            None => {
+                let bundle = SYSTEM_BUNDLES.iter().find_map(|path| std::fs::read(path).ok());
+                let advice = "install the package ca-certificates, or name uploaded ones in \"roots\"";
+                add(&mut store, &bundle.ok_or(format!("this machine has no certificates of authorities; {advice}"))?);
+            }
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+        let tls = Arc::new(builder.with_root_certificates(store).with_no_client_auth());
+        Ok(AuthorityClient { tls, retry_after: Arc::default() })
+    }
+
+    /// The `Retry-After` of the last answer that had one.
+    pub fn retry_after(&self) -> Option<Duration> {
+        *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn send(self, request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, BoxError> {
+        let uri = request.uri().clone();
+        let is_https = uri.scheme_str() != Some("http");
+        let host = uri.host().ok_or("the authority has named a URL without a host")?;
+        let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
+        let connected = TcpStream::connect((name.as_str(), port)).await;
+        let stream = connected.map_err(|error| format!("cannot connect to {host}:{port}: {error}"))?;
+        if !is_https {
+            let is_local = stream.peer_addr().is_ok_and(|address| address.ip().is_loopback());
+            if !is_local {
+                return Err("the authority has named a URL without HTTPS".into());
+            }
+            return self.exchange(stream, request, &uri).await;
+        }
+        let server = ServerName::try_from(name).map_err(|_| format!("{host} is not the name of a server"))?;
+        let shaken = TlsConnector::from(Arc::clone(&self.tls)).connect(server, stream).await;
+        let stream = shaken.map_err(|error| format!("no TLS with {host}:{port}: {error}"))?;
+        self.exchange(stream, request, &uri).await
+    }
+
+    async fn exchange(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        mut request: Request<Full<Bytes>>,
+        uri: &Uri,
+    ) -> Result<Response<Full<Bytes>>, BoxError> {
+        let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+        request.headers_mut().insert(HOST, HeaderValue::from_str(authority)?);
+        request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        *request.uri_mut() = uri.path_and_query().map_or("/", |target| target.as_str()).parse()?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let connection = tokio::spawn(connection);
+        let (parts, body) = sender.send_request(request).await?.into_parts();
+        let body = Limited::new(body, MAX_BODY_BYTES).collect().await?.to_bytes();
+        connection.abort();
+        let after = parts.headers.get(RETRY_AFTER).and_then(|value| parse_retry_after(value.to_str().ok()?));
+        if after.is_some() {
+            *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) = after;
+        }
+        let is_json = parts.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().ends_with(b"json"));
+        if (parts.status.is_server_error() || parts.status.is_client_error()) && !is_json {
+            return Err(format!("{authority} answers {}", parts.status).into());
+        }
+        Ok(Response::from_parts(parts, Full::new(body)))
+    }
+}
+
+impl HttpClient for AuthorityClient {
+    fn request(
+        &self,
+        request: Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        let client = self.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            // It cannot fail: the body is in memory.
+            let body = body.collect().await.map_or_else(|never| match never {}, |body| body.to_bytes());
+            let sent = client.send(Request::from_parts(parts, Full::new(body)));
+            let answer = tokio::time::timeout(TIMEOUT, sent).await.unwrap_or_else(|_| {
+                Err(Box::new(io::Error::other(format!("no answer within {} s", TIMEOUT.as_secs()))))
+            });
+            answer.map(BytesResponse::from).map_err(Error::Other)
+        })
+    }
+}
+
+fn add(store: &mut RootCertStore, pem: &[u8]) {
+    store.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
+}
+
+/// Seconds, or a date.
+fn parse_retry_after(text: &str) -> Option<Duration> {
+    match text.trim().parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => httpdate::parse_http_date(text.trim()).ok()?.duration_since(SystemTime::now()).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_a_number_or_a_date() {
+        assert_eq!(parse_retry_after(" 120 "), Some(Duration::from_secs(120)));
+        let later = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(100));
+        assert!(parse_retry_after(&later).is_some_and(|after| after.as_secs() > 90));
+        for text in ["", "soon", "-1", "Sun, 06 Nov 1994 08:49:37 GMT"] {
+            assert_eq!(parse_retry_after(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The process: it becomes an unprivileged user, and carries out the orders of the supervisor, several at a time.
+
+use crate::accounts::Accounts;
+use crate::reports::Reports;
+use crate::{order, renewal_window};
+use howdah_protocol::child::inherited::{CONTROL_FD, take_inherited};
+use howdah_protocol::child::parent_death::die_with_supervisor;
+use howdah_protocol::messages::acme::ToAcme;
+use howdah_protocol::sockets::control_socket::ControlSocket;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::LocalSet;
+
+/// Runs until the supervisor closes the socket.
+///
+/// # Errors
+/// When the process cannot start, or a message of the supervisor is not valid.
+pub fn run() -> io::Result<()> {
+    let socket = Arc::new(ControlSocket::from(take_inherited(CONTROL_FD)?));
+    die_with_supervisor(&socket)?;
+    let Some(ToAcme::Boot(boot)) = receive(&socket)? else {
+        return Err(io::Error::other("the supervisor sent no boot message"));
+    };
+    boot.identity.assume(boot.user.as_deref(), None)?;
+    die_with_supervisor(&socket)?;
+    let (sender, messages) = mpsc::unbounded_channel();
+    let receiving = Arc::clone(&socket);
+    // The user is chosen: from here on there may be threads.
+    std::thread::Builder::new().name("supervisor".to_owned()).spawn(move || {
+        loop {
+            match receive(&receiving) {
+                Ok(Some(message)) => drop(sender.send(message)),
+                // Also ends the orders under way: nothing waits for their results.
+                Ok(None) => std::process::exit(0),
+                Err(error) => {
+                    tracing::error!(%error, "a message of the supervisor cannot be read");
+                    std::process::exit(1);
+                }
+            }
+        }
+    })?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, serve(messages, Reports::to(socket)));
+    Ok(())
+}
+
+fn receive(socket: &ControlSocket) -> io::Result<Option<ToAcme>> {
+    loop {
+        match socket.receive_long() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result.map(|received| received.map(|(message, _)| message)),
+        }
+    }
+}
+
+async fn serve(mut messages: mpsc::UnboundedReceiver<ToAcme>, reports: Reports) {
+    let accounts = Rc::new(Accounts::default());
+    let mut waiting: HashMap<u64, oneshot::Sender<()>> = HashMap::new();
+    while let Some(message) = messages.recv().await {
+        waiting.retain(|_, order| !order.is_closed());
+        let (accounts, reports) = (Rc::clone(&accounts), reports.clone());
+        match message {
+            ToAcme::Obtain(order) => {
+                let (sender, answered) = oneshot::channel();
+                waiting.insert(order.order, sender);
+                tokio::task::spawn_local(async move {
+                    order::carry_out(&accounts, &reports, *order, answered).await;
+                });
+            }
+            ToAcme::ChallengeIsAnswered { order } => {
+                if let Some(order) = waiting.remove(&order) {
+                    // The order may have failed meanwhile.
+                    let _ = order.send(());
+                }
+            }
+            ToAcme::AskForWindow(question) => {
+                tokio::task::spawn_local(async move {
+                    reports.send(&renewal_window::ask(&accounts, question).await);
+                });
+            }
+            ToAcme::Boot(_) => tracing::error!("a second boot message"),
+        }
+    }
+}

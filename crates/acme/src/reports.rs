@@ -1,0 +1,37 @@
+//! The results, on their way to the supervisor.
+
+use howdah_protocol::messages::acme::FromAcme;
+use howdah_protocol::sockets::control_socket::ControlSocket;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// The way to the supervisor.
+#[derive(Clone)]
+pub struct Reports {
+    socket: Arc<ControlSocket>,
+}
+
+// === impl Reports ===
+
+impl Reports {
+    /// Over this socket.
+    pub fn to(socket: Arc<ControlSocket>) -> Reports {
+        Reports { socket }
+    }
+
+    /// Sends a message, and waits while the supervisor does not read.
+    pub fn send(&self, message: &FromAcme) {
+        loop {
+            match self.socket.send(message, &[]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let _ = poll(&mut [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)], PollTimeout::NONE);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return tracing::error!(%error, "a result cannot be sent to the supervisor"),
+                Ok(()) => return,
+            }
+        }
+    }
+}

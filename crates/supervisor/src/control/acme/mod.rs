@@ -1,0 +1,446 @@
+//! Certificates by themselves: which domains need one, the orders under way, and the challenges that the router answers.
+//!
+//! The supervisor decides, stores and passes on; [`process`] talks to the authorities. Each [`domain`] has one certificate
+//! for all listeners. Until the first one is issued, the router has a temporary one. A failure is logged with its remedy,
+//! and the next attempt follows after a pause; what serves goes on with what it has.
+
+mod domain;
+mod process;
+
+use crate::os::files::memory_file::memory_file;
+use crate::os::identity::UserAccount;
+use crate::store::certificates::{CertificateOrigin, Certificates, StoredAccount, time_text};
+use domain::{ManagedDomain, seconds_since_1970};
+use howdah_config::{AcmeAuthority, AcmeChallenge, Configuration};
+use howdah_protocol::messages::acme::{
+    CertificateOrder, ChallengeAnswer, ChallengeAnswers, FailureCause, FromAcme, OrderAuthority, OrderChallenge,
+    OrderFailure, Secret, ToAcme, WindowQuestion,
+};
+use howdah_protocol::messages::router::ToRouter;
+use howdah_protocol::test_time::divided_for_acme;
+use process::AcmeProcess;
+use rustix::process::Pid;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// The domains, and the process that obtains their certificates.
+#[derive(Debug)]
+pub struct AcmeControl {
+    account: UserAccount,
+    domains: BTreeMap<String, ManagedDomain>,
+    process: Option<AcmeProcess>,
+    /// Since when the process has had nothing to do.
+    idle_since: Option<Instant>,
+    next_order: u64,
+    accounts: Vec<StoredAccount>,
+    /// The answers to the challenges of orders under way.
+    answers: BTreeMap<u64, ChallengeAnswer>,
+    /// The number of the set of answers.
+    answers_version: u64,
+    has_new_answers: bool,
+    /// The orders whose challenges the router does not answer yet, with the number of the set.
+    unanswered: Vec<(u64, u64)>,
+    has_new_certificates: bool,
+}
+
+/// A domain in the status.
+#[derive(Debug, Serialize)]
+pub struct DomainStatus {
+    state: DomainState,
+    /// When its certificate expires.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<String>,
+    /// When it is renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    renewal: Option<String>,
+    /// The directory of the authority that has issued it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authority: Option<String>,
+    /// Seconds until the next attempt, after a failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_attempt: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum DomainState {
+    /// Its certificate is valid.
+    Valid,
+    /// It has none yet: clients get a temporary one.
+    Temporary,
+    /// Its certificate has expired.
+    Expired,
+}
+
+/// More orders than this wait.
+const ORDERS_AT_ONCE: usize = 8;
+/// The process has its own deadline, which is shorter.
+const ORDER_PATIENCE: Duration = Duration::from_secs(15 * 60);
+/// How long the process is kept without orders.
+const KEPT_IDLE: Duration = Duration::from_secs(10);
+/// How often the clock of the wall is looked at.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60 * 60);
+
+// === impl AcmeControl ===
+
+impl AcmeControl {
+    /// Without domains. The process runs as this account.
+    pub fn new(account: UserAccount, accounts: Vec<StoredAccount>) -> AcmeControl {
+        AcmeControl {
+            account,
+            domains: BTreeMap::new(),
+            process: None,
+            idle_since: None,
+            next_order: 1,
+            accounts,
+            answers: BTreeMap::new(),
+            answers_version: 0,
+            has_new_answers: false,
+            unanswered: Vec::new(),
+            has_new_certificates: false,
+        }
+    }
+
+    /// Takes over the domains of a configuration that is active now.
+    pub fn update(&mut self, configuration: &Configuration, certificates: &Certificates, now: Instant) {
+        let listeners = configuration.listeners.iter().filter_map(|listener| listener.tls.as_ref()?.acme.as_ref());
+        let mut former = std::mem::take(&mut self.domains);
+        for acme in listeners {
+            for name in &acme.domains {
+                if self.domains.contains_key(name) {
+                    continue;
+                }
+                let certificate = certificates.issued(name);
+                let known = former.remove(name).filter(|known| known.issuance == acme.issuance);
+                let is_known = known.is_some();
+                let domain = known.unwrap_or_else(|| ManagedDomain::new(acme.issuance.clone(), certificate, now));
+                if certificate.is_none() && !is_known {
+                    tracing::warn!(
+                        "{name} has no certificate yet; until an authority has issued one, clients get a temporary one, \
+                         which browsers warn of"
+                    );
+                }
+                self.domains.insert(name.clone(), domain);
+            }
+        }
+        // The process goes on with orders that no domain waits for; their results are ignored.
+        let ended = former.into_values().filter_map(|domain| domain.order).map(|(order, _)| order);
+        ended.for_each(|order| self.forget_answer(order));
+    }
+
+    /// The status of each domain.
+    pub fn status(&self, certificates: &Certificates, now: Instant) -> BTreeMap<String, DomainStatus> {
+        let status = |(name, domain): (&String, &ManagedDomain)| {
+            let certificate = certificates.issued(name);
+            let expires = certificate.map(|certificate| certificate.validity().until);
+            let state = match expires {
+                None => DomainState::Temporary,
+                Some(until) if until < seconds_since_1970() => DomainState::Expired,
+                Some(_) => DomainState::Valid,
+            };
+            let has_failed = domain.last_failure.is_some() && domain.order.is_none();
+            let status = DomainStatus {
+                state,
+                expires: expires.map(time_text),
+                renewal: domain.renewal_time(certificate).map(time_text),
+                authority: certificate.map(|certificate| certificate.origin.directory.clone()),
+                next_attempt: has_failed.then(|| domain.pause(certificate, now).as_secs()),
+                last_error: domain.last_failure.clone(),
+            };
+            (name.clone(), status)
+        };
+        self.domains.iter().map(status).collect()
+    }
+
+    // Time
+
+    /// When [`Self::on_time`] has something to do.
+    pub fn next_deadline(&self, certificates: &Certificates, now: Instant) -> Option<Instant> {
+        let has_room = self.orders() < ORDERS_AT_ONCE;
+        let of_domain = |(name, domain): (&String, &ManagedDomain)| match domain.order {
+            Some((_, deadline)) => Some(deadline),
+            None => {
+                let pause = domain.pause(certificates.issued(name), now).min(LONGEST_SLEEP);
+                let attempt = has_room.then_some(now + pause);
+                attempt.into_iter().chain(domain.ask_at).min()
+            }
+        };
+        let idle = self.idle_since.map(|since| since + KEPT_IDLE);
+        self.domains.iter().filter_map(of_domain).chain(idle).min()
+    }
+
+    /// Begins the attempts that are due, and ends those that take too long.
+    pub fn on_time(&mut self, certificates: &Certificates, now: Instant) {
+        let overdue = |domain: &ManagedDomain| domain.order.filter(|(_, deadline)| *deadline <= now);
+        if self.domains.values().any(|domain| overdue(domain).is_some()) {
+            tracing::error!("the process that obtains certificates does not answer; killing it");
+            self.on_process_end("did not answer in time", now);
+        }
+        let mut room = ORDERS_AT_ONCE.saturating_sub(self.orders());
+        let names: Vec<String> = self.domains.keys().cloned().collect();
+        for name in names {
+            let Some(domain) = self.domains.get_mut(&name).filter(|domain| domain.order.is_none()) else { continue };
+            let certificate = certificates.issued(&name);
+            if room > 0 && domain.pause(certificate, now).is_zero() {
+                room -= 1;
+                self.begin_order(&name, certificates, now);
+            } else if domain.ask_at.take_if(|at| *at <= now).is_some()
+                && let Some(certificate) = certificate
+            {
+                // The authority that has issued it, if it is still among the configured ones.
+                let directory = &certificate.origin.directory;
+                let authority = domain.issuance.authorities.iter().find(|known| known.directory == *directory).cloned();
+                if let Some(authority) = authority.map(|authority| self.order_authority(&authority, certificates)) {
+                    let certificate = certificate.chain().to_owned();
+                    self.send(ToAcme::AskForWindow(WindowQuestion { domain: name, authority, certificate }), now);
+                }
+            }
+        }
+        let is_busy = self.orders() > 0;
+        if self.process.is_none() || is_busy {
+            self.idle_since = None;
+        } else if *self.idle_since.get_or_insert(now) + KEPT_IDLE <= now {
+            // The end of its socket ends it.
+            self.process = None;
+            self.idle_since = None;
+        }
+    }
+
+    fn begin_order(&mut self, name: &str, certificates: &Certificates, now: Instant) {
+        let Some(domain) = self.domains.get(name) else { return };
+        let (authority, challenge) = (domain.authority(), domain.challenge());
+        tracing::info!("asking {} for a certificate of {name} ({})", authority.directory, challenge.as_str());
+        let order = self.next_order;
+        let former = certificates.issued(name).filter(|issued| issued.origin.directory == authority.directory);
+        let message = CertificateOrder {
+            order,
+            domain: name.to_owned(),
+            authority: self.order_authority(authority, certificates),
+            contact: domain.issuance.contact.clone(),
+            challenge: match (challenge, &domain.issuance.dns) {
+                (AcmeChallenge::Http, _) => OrderChallenge::Http,
+                (AcmeChallenge::Dns, Some(dns)) => {
+                    OrderChallenge::Dns { command: dns.command.clone(), wait_seconds: dns.wait.as_secs() }
+                }
+                (AcmeChallenge::TlsAlpn | AcmeChallenge::Dns, _) => OrderChallenge::TlsAlpn,
+            },
+            replaces: former.map(|former| former.chain().to_owned()),
+        };
+        self.next_order += 1;
+        if let Some(domain) = self.domains.get_mut(name) {
+            domain.order = Some((order, now + ORDER_PATIENCE));
+        }
+        self.send(ToAcme::Obtain(Box::new(message)), now);
+    }
+
+    fn order_authority(&self, authority: &AcmeAuthority, certificates: &Certificates) -> OrderAuthority {
+        let key_id = authority.external_account.as_ref().map(|account| account.key_id.clone());
+        let known = self.accounts.iter().find(|known| known.directory == authority.directory && known.key_id == key_id);
+        OrderAuthority {
+            directory: authority.directory.clone(),
+            roots: authority.roots.as_deref().and_then(|name| certificates.authorities(name)),
+            external_account: authority
+                .external_account
+                .as_ref()
+                .map(|account| Secret((account.key_id.clone(), account.hmac_key.clone()))),
+            credentials: known.map(|known| known.credentials.clone()),
+        }
+    }
+
+    fn orders(&self) -> usize {
+        self.domains.values().filter(|domain| domain.order.is_some()).count()
+    }
+
+    // The process
+
+    /// Sends a message, and starts the process for it if it does not run.
+    fn send(&mut self, message: ToAcme, now: Instant) {
+        if self.process.is_none() {
+            match AcmeProcess::start(&self.account) {
+                Ok(process) => self.process = Some(process),
+                Err(error) => return self.on_process_end(&format!("cannot be started: {error}"), now),
+            }
+        }
+        if let Some(process) = &mut self.process {
+            process.send(message);
+        }
+    }
+
+    /// Its next message; `None` when it has closed its socket.
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<FromAcme>> {
+        self.process.as_mut().map_or(Poll::Pending, |process| process.poll_receive(cx))
+    }
+
+    /// A child has died. If it is the process, its orders have failed.
+    pub fn on_death(&mut self, pid: Pid, end: &str, now: Instant) {
+        if self.process.as_ref().is_some_and(|process| process.is_process(pid)) {
+            self.on_process_end(end, now);
+        }
+    }
+
+    /// The process is of no use any more.
+    pub fn on_process_end(&mut self, end: &str, now: Instant) {
+        if let Some(process) = self.process.take() {
+            process.kill();
+        }
+        let orders: Vec<_> = self.domains.values().filter_map(|domain| domain.order).collect();
+        for (order, _) in orders {
+            let reason = format!("the process that obtains certificates {end}; see howdah's log");
+            self.on_failure(
+                order,
+                &OrderFailure { cause: FailureCause::Challenge, reason, retry_after_seconds: None },
+                now,
+            );
+        }
+    }
+
+    /// Ends the process, because howdah shuts down.
+    pub fn stop(&mut self) {
+        self.domains.clear();
+        self.answers.clear();
+        self.idle_since = None;
+        if let Some(process) = self.process.take() {
+            process.kill();
+        }
+    }
+
+    /// A message of the process; `None` when it has closed its socket.
+    pub fn on_message(&mut self, message: Option<FromAcme>, certificates: &mut Certificates, now: Instant) {
+        match message {
+            None => self.on_process_end("has ended", now),
+            Some(FromAcme::Account { directory, key_id, credentials }) => {
+                self.on_account(StoredAccount { directory, key_id, credentials }, certificates);
+            }
+            Some(FromAcme::Challenge { order, answer }) => {
+                if self.domain_of(order).is_some() {
+                    self.answers.insert(order, answer);
+                    self.change_answers();
+                    self.unanswered.push((order, self.answers_version));
+                }
+            }
+            Some(FromAcme::Obtained { order, pem }) => self.on_obtained(order, &pem.0, certificates, now),
+            Some(FromAcme::Failed { order, failure }) => self.on_failure(order, &failure, now),
+            Some(FromAcme::RenewalWindow { domain, window, ask_again_seconds }) => {
+                if let Some(known) = self.domains.get_mut(&domain) {
+                    known.window = window;
+                    known.ask_at = Some(now + divided_for_acme(Duration::from_secs(ask_again_seconds)));
+                }
+            }
+        }
+    }
+
+    fn on_account(&mut self, account: StoredAccount, certificates: &Certificates) {
+        tracing::info!("made an account at {}", account.directory);
+        if let Err(problem) = certificates.put_account(&account) {
+            tracing::error!("the account at {} is lost at the end of howdah: {problem}", account.directory);
+        }
+        self.accounts.retain(|known| known.directory != account.directory || known.key_id != account.key_id);
+        self.accounts.push(account);
+    }
+
+    fn on_obtained(&mut self, order: u64, pem: &str, certificates: &mut Certificates, now: Instant) {
+        self.forget_answer(order);
+        let Some((name, domain)) = self.domain_of(order) else { return };
+        let name = name.clone();
+        let (directory, challenge) = (domain.authority().directory.clone(), domain.challenge());
+        let origin = CertificateOrigin { directory: directory.clone(), challenge: challenge.as_str().to_owned() };
+        match certificates.put_issued(&name, origin, pem) {
+            Ok(warning) => {
+                if let Some(domain) = self.domains.get_mut(&name) {
+                    domain.on_success(now);
+                }
+                self.has_new_certificates = true;
+                let until = certificates.issued(&name).map(|issued| issued.validity().until).unwrap_or_default();
+                tracing::info!("{directory} has issued a certificate of {name}, valid until {}", time_text(until));
+                if let Some(warning) = warning {
+                    tracing::error!("the certificate of {name} is used, but lost at the end of howdah: {warning}");
+                }
+            }
+            Err(problem) => {
+                let reason = format!("the authority has not sent a certificate that can be used: {problem}");
+                let failure = OrderFailure { cause: FailureCause::Authority, reason, retry_after_seconds: None };
+                self.on_failure(order, &failure, now);
+            }
+        }
+    }
+
+    fn on_failure(&mut self, order: u64, failure: &OrderFailure, now: Instant) {
+        self.forget_answer(order);
+        let found = self.domains.iter_mut().find(|(_, domain)| domain.order.is_some_and(|(known, _)| known == order));
+        let Some((name, domain)) = found else { return };
+        let (directory, challenge) = (domain.authority().directory.clone(), domain.challenge().as_str());
+        let pause = domain.on_failure(failure, now);
+        let next = match pause.as_secs() {
+            0 if pause.is_zero() => {
+                format!("trying {} with {}", domain.authority().directory, domain.challenge().as_str())
+            }
+            0..120 => format!("trying again in {} s", pause.as_secs()),
+            seconds => format!("trying again in {} min", seconds / 60),
+        };
+        tracing::error!("{directory} has not issued a certificate of {name} ({challenge}): {}; {next}", failure.reason);
+    }
+
+    fn domain_of(&self, order: u64) -> Option<(&String, &ManagedDomain)> {
+        self.domains.iter().find(|(_, domain)| domain.order.is_some_and(|(known, _)| known == order))
+    }
+
+    // The router
+
+    /// Whether certificates were issued since the last question.
+    pub fn take_new_certificates(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_certificates)
+    }
+
+    /// The message that lets the router answer the challenges, if there are others since the last question.
+    pub fn take_new_answers(&mut self) -> Option<(ToRouter, Vec<OwnedFd>)> {
+        std::mem::take(&mut self.has_new_answers).then(|| self.answers().ok()).flatten()
+    }
+
+    /// The message that lets a router answer the challenges; `None` without challenges.
+    pub fn answers_for_new_router(&self) -> Option<(ToRouter, Vec<OwnedFd>)> {
+        if self.answers.is_empty() { None } else { self.answers().ok() }
+    }
+
+    fn answers(&self) -> io::Result<(ToRouter, Vec<OwnedFd>)> {
+        let mut all = ChallengeAnswers::default();
+        for answer in self.answers.values().cloned() {
+            match answer {
+                ChallengeAnswer::Http(token, body) => drop(all.http.insert(token, body)),
+                ChallengeAnswer::TlsAlpn(domain, pem) => drop(all.tls_alpn.insert(domain, pem)),
+            }
+        }
+        let text = serde_json::to_vec(&all)?;
+        Ok((ToRouter::AnswerChallenges { version: self.answers_version }, vec![memory_file(&text)?]))
+    }
+
+    /// The router answers the challenges of this set.
+    pub fn on_answered(&mut self, version: u64) {
+        let (answered, unanswered) =
+            std::mem::take(&mut self.unanswered).into_iter().partition(|(_, of)| *of <= version);
+        self.unanswered = unanswered;
+        let answered: Vec<(u64, u64)> = answered;
+        for (order, _) in answered {
+            if let Some(process) = &mut self.process {
+                process.send(ToAcme::ChallengeIsAnswered { order });
+            }
+        }
+    }
+
+    fn forget_answer(&mut self, order: u64) {
+        self.unanswered.retain(|(known, _)| *known != order);
+        if self.answers.remove(&order).is_some() {
+            self.change_answers();
+        }
+    }
+
+    fn change_answers(&mut self) {
+        self.answers_version += 1;
+        self.has_new_answers = true;
+    }
+}

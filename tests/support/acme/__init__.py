@@ -1,0 +1,1 @@
+"""A small certificate authority that speaks ACME (RFC 8555), for tests."""
