@@ -117,7 +117,7 @@ mod tests {
     fn serve_needs_no_options() {
         let options = serve_options(&[]).unwrap();
         assert_eq!(options.folder, Path::new("."));
-        assert_eq!(options.listen, ["127.0.0.1:8080"]);
+        assert!(options.listen.is_empty() && options.domain.is_empty());
         assert_eq!(options.access_log, Path::new("-"));
     }
 
@@ -140,6 +140,7 @@ mod tests {
             (&["--ini", "a"], ErrorKind::ValueValidation),
             (&["--env", "=x"], ErrorKind::ValueValidation),
             (&["a", "b"], ErrorKind::UnknownArgument),
+            (&["--email", "a@b.example"], ErrorKind::MissingRequiredArgument),
         ] {
             assert_eq!(serve_options(wrong).map_err(|error| error.kind()).err(), Some(kind), "{wrong:?}");
         }

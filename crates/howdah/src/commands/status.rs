@@ -90,7 +90,27 @@ fn describe(status: &Value, rate: Option<f64>) -> String {
         text.push('\n');
         text.push_str(&describe_upstreams(upstreams));
     }
+    if let Some(domains) = status.get("certificates").and_then(Value::as_object).filter(|all| !all.is_empty()) {
+        text.push('\n');
+        text.push_str(&describe_certificates(domains));
+    }
     text
+}
+
+/// Each domain, and why it has no new certificate.
+fn describe_certificates(domains: &Map<String, Value>) -> String {
+    let mut rows = vec![["domain", "certificate", "expires", "renewal"].map(str::to_owned)];
+    let mut reasons = String::new();
+    for (name, domain) in domains {
+        let member = |name: &str| domain.get(name).and_then(Value::as_str).map_or("-".to_owned(), plain);
+        rows.push([plain(name), member("state"), member("expires"), member("renewal")]);
+        if let Some(error) = domain.get("last_error").and_then(Value::as_str) {
+            let next = domain.get("next_attempt").and_then(Value::as_u64);
+            let next = next.map(|seconds| format!("; next attempt in {seconds} s")).unwrap_or_default();
+            reasons.push_str(&format!("{}: {}{next}\n", plain(name), plain(error)));
+        }
+    }
+    with_reasons(table(&rows, &[0, 1, 2, 3]), &reasons)
 }
 
 fn describe_applications(applications: &Map<String, Value>) -> String {
@@ -187,6 +207,10 @@ mod tests {
                     },
                 },
             },
+            "certificates": {
+                "blog.example": { "state": "temporary", "next_attempt": 60, "last_error": "the DNS has no address" },
+                "shop.example": { "state": "valid", "expires": "Feb  3 2027 GMT", "renewal": "Jan  4 2027 GMT" },
+            },
         });
         assert_eq!(
             describe(&status, Some(199.6)),
@@ -205,7 +229,13 @@ mod tests {
              api       10.0.0.5:80        up\n\
              api       api-2.internal:80  unhealthy\n\
              \n\
-             api: api-2.internal:80 is unhealthy: it answered 500\n"
+             api: api-2.internal:80 is unhealthy: it answered 500\n\
+             \n\
+             domain        certificate  expires          renewal\n\
+             blog.example  temporary    -                -\n\
+             shop.example  valid        Feb  3 2027 GMT  Jan  4 2027 GMT\n\
+             \n\
+             blog.example: the DNS has no address; next attempt in 60 s\n"
         );
         assert!(describe(&json!({}), None).ends_with("requests     - in total\n"));
     }

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 const NAME: &str = "app";
 /// The default of the configuration's `reload`, too, so it is not written.
 const RELOAD_BY_DEFAULT: &str = "on-swap";
+const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
+const DEFAULT_ADDRESSES_OF_DOMAIN: [&str; 2] = ["*:443", "*:80"];
+const HTTP_PORT: u16 = 80;
 /// PHP has limits of its own for bodies: post_max_size and upload_max_filesize.
 const MAX_BODY_BYTES: u64 = 256 << 20;
 
@@ -49,9 +52,9 @@ pub fn plan(options: &ServeOptions, folder: PathBuf, account: &UserAccount) -> R
     let pass = json!({ "pass": format!("applications/{NAME}") });
 
     let mut listeners = Map::new();
-    for text in &options.listen {
-        let address: Address = text.parse().map_err(|error| format!("--listen: {error}"))?;
-        listeners.insert(address.to_string(), json!({ "pass": "routes" }));
+    let addresses = addresses(options)?;
+    for address in &addresses {
+        listeners.insert(address.to_string(), listener(options, address, &addresses));
     }
     let mut share = json!({
         "share": share_of(&layout.root)?,
@@ -79,6 +82,42 @@ pub fn plan(options: &ServeOptions, folder: PathBuf, account: &UserAccount) -> R
         },
         folder,
     })
+}
+
+fn addresses(options: &ServeOptions) -> Result<Vec<Address>, String> {
+    let texts: Vec<&str> = match (options.listen.is_empty(), options.domain.is_empty()) {
+        (false, _) => options.listen.iter().map(String::as_str).collect(),
+        (true, true) => vec![DEFAULT_ADDRESS],
+        (true, false) => DEFAULT_ADDRESSES_OF_DOMAIN.to_vec(),
+    };
+    let addresses = texts.into_iter().map(|text| text.parse().map_err(|error| format!("--listen: {error}")));
+    addresses.collect()
+}
+
+/// With a domain, TCP has HTTPS, and port 80 sends its clients there. A Unix socket is for a proxy, which has HTTPS itself.
+fn listener(options: &ServeOptions, address: &Address, all: &[Address]) -> Value {
+    let has_https = |address: &Address| match address {
+        Address::Tcp(tcp) => !options.domain.is_empty() && tcp.port() != HTTP_PORT,
+        _ => false,
+    };
+    let https = all.iter().find_map(|address| match address {
+        Address::Tcp(tcp) if has_https(address) => Some(tcp.port()),
+        _ => None,
+    });
+    match (address, https) {
+        (Address::Tcp(tcp), Some(port)) if tcp.port() == HTTP_PORT => json!({ "redirect": format!("https:{port}") }),
+        (address, _) if has_https(address) => {
+            let mut acme = json!({ "domains": options.domain });
+            if let Some(email) = &options.email {
+                acme["contact"] = email.as_str().into();
+            }
+            if let Some(directory) = &options.acme_directory {
+                acme["authorities"] = json!([{ "directory": directory }]);
+            }
+            json!({ "pass": "routes", "tls": { "acme": acme } })
+        }
+        _ => json!({ "pass": "routes" }),
+    }
 }
 
 /// In worker mode no script is the index of a folder.
@@ -207,6 +246,10 @@ mod tests {
             control: None,
             log_format: LogFormat::Text,
             print_config: false,
+            domain: Vec::new(),
+            email: None,
+            acme_directory: None,
+            certificate_dir: None,
         }
     }
 
@@ -258,6 +301,33 @@ mod tests {
         assert_eq!(application.target(None).unwrap().root, folder.path());
         assert_eq!(served.configuration["routes"][1]["action"]["index"], json!(["index.html"]));
         assert!(served.description.ends_with(", worker script worker.php"), "{}", served.description);
+    }
+
+    #[test]
+    fn a_domain_has_https_and_port_80_leads_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let listeners = |listen: &[&str], domain: &[&str]| {
+            let strings = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+            let served = plan(&ServeOptions {
+                listen: strings(listen),
+                domain: strings(domain),
+                email: Some("ops@shop.example".to_owned()),
+                ..options(folder.path())
+            });
+            let configuration = served.unwrap().configuration;
+            Configuration::parse(&configuration.to_string()).unwrap();
+            configuration["listeners"].clone()
+        };
+        let pass = json!({ "pass": "routes" });
+        let acme = json!({ "domains": ["shop.example"], "contact": "ops@shop.example" });
+        let https = json!({ "pass": "routes", "tls": { "acme": acme } });
+        assert_eq!(listeners(&[], &[]), json!({ "127.0.0.1:8080": pass }));
+        let both = json!({ "*:443": https, "*:80": { "redirect": "https:443" } });
+        assert_eq!(listeners(&[], &["shop.example"]), both);
+        assert_eq!(listeners(&["*:443"], &["shop.example"]), json!({ "*:443": https }));
+        let others = json!({ "*:80": { "redirect": "https:8443" }, "*:8443": https, "unix:/x": pass });
+        assert_eq!(listeners(&["*:80", "*:8443", "unix:/x"], &["shop.example"]), others);
+        assert_eq!(listeners(&["*:80"], &["shop.example"]), json!({ "*:80": pass }));
     }
 
     #[test]

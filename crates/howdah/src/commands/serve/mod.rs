@@ -11,11 +11,12 @@ pub mod layout;
 mod options;
 
 use crate::commands::supervisor::become_supervisor;
-use crate::paths::ServeFolders;
+use crate::paths::{ServeFolders, StatePaths, absolute};
 use crate::terminal::output;
 use howdah_config::Configuration;
 use howdah_supervisor::Start;
 use howdah_supervisor::identity::UserAccount;
+use std::path::PathBuf;
 
 pub use options::ServeOptions;
 
@@ -34,7 +35,7 @@ impl ServeOptions {
         };
         let served = configuration::plan(self, folder, &account)?;
         let configuration = format!("{:#}\n", served.configuration);
-        Configuration::parse(&configuration).map_err(|error| error.to_string())?;
+        Configuration::parse(&configuration).map_err(|error| self.name_option(error.to_string()))?;
         if self.print_config {
             output::print(&configuration);
             return Ok(());
@@ -57,12 +58,34 @@ impl ServeOptions {
             log_format: self.log_format,
             check: None,
             state_dir: None,
-            certificate_dir: None,
+            certificate_dir: self.certificate_folder()?,
             control: self.control.clone().or_else(in_runtime_dir),
             runtime_dir,
             pid_file: None,
             log_file: None,
             tmp_dir: None,
         })
+    }
+
+    /// The folder of the certificates of `--domain`, which must outlive this howdah: authorities limit their number.
+    fn certificate_folder(&self) -> Result<Option<PathBuf>, String> {
+        match &self.certificate_dir {
+            _ if self.domain.is_empty() => Ok(None),
+            Some(folder) => absolute(folder).map(Some),
+            None => Ok(Some(StatePaths::of_this_user().state_dir)),
+        }
+    }
+
+    /// An error in the written configuration, with the option that it comes from.
+    fn name_option(&self, error: String) -> String {
+        let Some((path, problem)) = error.split_once(": ").filter(|(path, _)| path.contains("/tls/acme/")) else {
+            return error;
+        };
+        let option = match path.split("/tls/acme/").nth(1).unwrap_or_default() {
+            place if place.starts_with("domains") => "--domain",
+            "contact" => "--email",
+            _ => "--acme-directory",
+        };
+        format!("{option}: {problem}")
     }
 }

@@ -12,9 +12,23 @@ pub struct ServeOptions {
     /// The folder of the application.
     #[arg(value_name = "DIR", default_value = ".")]
     pub folder: PathBuf,
-    /// The address to listen on: *:80, 127.0.0.1:8080, [::1]:8080 or unix:/path. May be given several times.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = parse_address::<Address>)]
+    /// The address to listen on: *:80, 127.0.0.1:8080, [::1]:8080 or unix:/path. May be given several times. Default:
+    /// 127.0.0.1:8080; with --domain *:443 and *:80.
+    #[arg(long, value_name = "ADDR", value_parser = parse_address::<Address>)]
     pub listen: Vec<String>,
+    /// Serve HTTPS for this domain, with a certificate of Let's Encrypt, to whose terms you agree. Port 80 then sends
+    /// clients to HTTPS. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    pub domain: Vec<String>,
+    /// With --domain: an e-mail address that the certificate authority may write to.
+    #[arg(long, value_name = "ADDRESS", requires = "domain")]
+    pub email: Option<String>,
+    /// With --domain: the directory of another certificate authority: its URL, or letsencrypt-staging.
+    #[arg(long, value_name = "URL", requires = "domain")]
+    pub acme_directory: Option<String>,
+    /// With --domain: the folder of the certificates. Default: that of howdah run.
+    #[arg(long, value_name = "DIR", requires = "domain")]
+    pub certificate_dir: Option<PathBuf>,
     /// The PHP version, for example 8.2. Default: the newest installed version.
     #[arg(long, value_name = "VERSION")]
     pub php: Option<String>,
