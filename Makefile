@@ -41,6 +41,12 @@ quick-checks:
 ui:
 	cd ui && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 
+# Its tests in a browser: 350 MB of packages, which nothing else needs. Not a part of `make test`.
+browser-tests: build-ci
+	@scripts/install-packages scripts/packages-browser.txt
+	cd ui && npm ci --ignore-scripts --no-audit --no-fund
+	HOWDAH=$(CURDIR)/target/ci/howdah /usr/bin/python3 -m pytest -q -p no:cacheprovider tests/dashboard/browser_tests.py
+
 clippy:
 	@scripts/check-rust
 	scripts/ci-cargo clippy --profile ci --locked --workspace --all-targets -- -D warnings

@@ -1,13 +1,16 @@
 """`howdah dashboard`: what it answers, and to which browsers."""
 
 import json
+import signal
 import threading
 
 import pytest
 
 from support.command_line import error_of, howdah
-from support.dashboard import Dashboard
+from support.dashboard import URL, Dashboard
 from support.folders import Folder, readable
+from support.http.client import Connection
+from support.processes import Process
 from support.server import Howdah, stop_all
 from support.waiting import wait_for
 
@@ -280,3 +283,40 @@ def test_a_history_without_a_folder_is_in_memory(shop):
         page = dashboard.log_in()
         assert not page.get("about").json()["history"]["is_kept"]
         page.wait("history", lambda history: history["marks"])
+
+
+def dashboard_of(server: Howdah) -> Process:
+    """The child that is a command."""
+    processes = [process for process in server.processes() if " dashboard " in f" {process.title} "]
+    assert len(processes) == 1, server.processes()
+    return processes[0]
+
+
+def test_serve_starts_a_dashboard_that_ends_with_it(folder, serve):
+    folder.php("index.php", "echo 1;")
+    server = serve("--dashboard")
+    url = wait_for(lambda: URL.search(server.stdout), "the dashboard's URL")
+    dashboard = dashboard_of(server)
+    with Connection((url[1], int(url[2]))) as connection:
+        assert connection.request("GET", "/").status == 200
+    # Its death does not concern howdah.
+    dashboard.kill()
+    wait_for(lambda: not dashboard.alive(), "the end of the dashboard")
+    assert server.get("/").text == "1"
+    other = serve("--dashboard=127.0.0.1:0")
+    wait_for(lambda: URL.search(other.stdout), "the dashboard's URL")
+    # The fixture checks that no process is left.
+    other.stop()
+    assert "background processes" not in other.final_output["stderr"]
+
+
+def test_the_dashboard_of_a_killed_serve_ends(folder, serve):
+    folder.php("index.php", "echo 1;")
+    server = serve("--dashboard", processes=1)
+    wait_for(lambda: URL.search(server.stdout), "the dashboard's URL")
+    dashboard = dashboard_of(server)
+    server.send_signal(signal.SIGKILL)
+    wait_for(lambda: not dashboard.alive(), "the end of the dashboard")
+    server.kill()
+    refused = error_of(howdah("serve", folder.root, "--dashboard=0.0.0.0:0"))
+    assert "other machines reach this address" in refused

@@ -14,7 +14,7 @@ interface Bar {
 
 /** Narrower bars are not shown: the share of the graph's width. */
 const NARROWEST = 0.002;
-const ROW = 22;
+const ROW = 26;
 const DEEPEST = 120;
 
 export function FlameGraph({ root, isDifference }: { root: Node; isDifference: boolean }) {

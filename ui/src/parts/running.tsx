@@ -50,7 +50,7 @@ export function RunningTable({ running, withApplication }: { running: Running[];
           title: 'request',
           cell: ({ worker }) => (
             <span class="request">
-              <b>{visible(worker.method)}</b> <Text value={worker.url} />
+              <b>{visible(worker.method).slice(0, 20)}</b> <Text value={worker.url} />
               {(worker.running ?? 1) > 1 && <em> and {(worker.running ?? 1) - 1} more</em>}
             </span>
           ),

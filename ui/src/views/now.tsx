@@ -9,7 +9,7 @@ import { number, rate } from '../model/format';
 import type { Application, Now, Status } from '../model/types';
 
 export function NowView({ now, former }: { now: Now; former?: Now | undefined }) {
-  if (!now.reachable) return <p class="empty">The last known state is gone; the page continues when howdah answers.</p>;
+  if (!now.reachable) return <h1>Now</h1>;
   const { status, workers } = now;
   const running = runningOf(workers);
   return (

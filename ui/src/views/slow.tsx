@@ -50,13 +50,13 @@ function SlowRequest({ lines }: { lines: SlowLine[] }) {
     <li>
       <details>
         <summary>
-          <span class="when">{visible(first.time).replace('T', ' ').replace(/\.\d+Z$/, ' UTC')}</span>
+          <span class="when">{visible(first.time).slice(0, 40).replace('T', ' ').replace(/\.\d+Z$/, ' UTC')}</span>
           <b class="long">
             {isEnded ? '' : '≥ '}
             {seconds(last.elapsed)}
           </b>
           <span class="request">
-            <b>{visible(last.method)}</b> {url.length > 160 ? `${url.slice(0, 160)}…` : url}
+            <b>{visible(last.method).slice(0, 20)}</b> {url.length > 160 ? `${url.slice(0, 160)}…` : url}
           </span>
           {isLimited && <span class="badge bad">ended by limits/timeout</span>}
         </summary>
@@ -67,7 +67,7 @@ function SlowRequest({ lines }: { lines: SlowLine[] }) {
         </p>
         {samples.map((line, index) => (
           <section key={index}>
-            <h3>after {seconds(line.elapsed)}</h3>
+            <h2 class="after">after {seconds(line.elapsed)}</h2>
             <Stack frames={framesOf(line)} />
           </section>
         ))}

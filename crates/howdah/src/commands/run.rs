@@ -98,6 +98,7 @@ impl RunOptions {
             control: Some(control),
             runtime_dir: None,
             pid_file: self.pid.as_deref().map(absolute).transpose()?,
+            companion: None,
             log_file: self.log.as_deref().map(absolute).transpose()?,
             tmp_dir: self.tmp_dir.as_deref().map(absolute).transpose()?,
         })

@@ -46,7 +46,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     // First: once the control socket and the pid file exist, other programs may send signals.
     let signals = Signals::listen().map_err(system)?;
     let runtime_folder = start.runtime_dir.clone().map(RuntimeFolder::new);
-    let sweep = Sweep::new();
+    let sweep = Sweep::new(start.companion);
     start_closers().map_err(system)?;
     resources::raise_descriptors();
     resources::kernel_limits().warnings().iter().for_each(|warning| tracing::warn!("{warning}"));

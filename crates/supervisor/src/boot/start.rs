@@ -46,6 +46,8 @@ pub struct Start {
     pub log_file: Option<PathBuf>,
     /// The form of log lines.
     pub log_format: LogFormat,
+    /// The process id of a child of ours that ends with howdah: the dashboard of a `howdah serve`.
+    pub companion: Option<i32>,
     /// The folder of temporary files, if it is not the system's.
     pub tmp_dir: Option<PathBuf>,
 }

@@ -170,6 +170,7 @@ fn check(file: &Path, state_dir: Option<PathBuf>) -> Result<(), String> {
                     control: None,
                     runtime_dir: None,
                     pid_file: None,
+                    companion: None,
                     log_file: None,
                     tmp_dir: None,
                 });

@@ -6,6 +6,7 @@
 //! - [`server`]: HTTP, the page, the list of requests
 //! - [`calls`]: what each request does with the control API
 //! - [`history`]: the last hours
+//! - [`companion`]: the dashboard of a `howdah serve`
 //! - [`answer`]: an answer, with its security headers
 //!
 //! Fails if it cannot listen, or if the address is not of this machine and that is not allowed. A howdah that does not
@@ -14,6 +15,7 @@
 mod access;
 mod answer;
 mod calls;
+pub mod companion;
 mod history;
 mod server;
 
@@ -56,6 +58,9 @@ pub struct DashboardOptions {
     /// ~/.local/state/howdah/dashboard.
     #[arg(long, value_name = "DIR")]
     history: Option<PathBuf>,
+    /// The process id of the `howdah serve` that has started this dashboard.
+    #[arg(long, hide = true)]
+    companion_of: Option<i32>,
 }
 
 // === impl DashboardOptions ===
@@ -66,16 +71,12 @@ impl DashboardOptions {
     /// # Errors
     /// It cannot listen, or the options name no howdah.
     pub fn run(self) -> Result<(), String> {
+        listening::check_address(self.listen, self.allow_remote, "--listen")?;
         let is_remote = !self.listen.ip().is_loopback();
-        if is_remote && !self.allow_remote {
-            return Err(format!(
-                "--listen {}: other machines reach this address, and the connection is not encrypted; use 127.0.0.1 and a \
-                 tunnel (ssh -L {port}:127.0.0.1:{port} HOST), or add --allow-remote",
-                self.listen,
-                port = self.listen.port()
-            ));
-        }
         let howdah = Howdah::new(ControlApi::new(&self.api)?);
+        if let Some(parent) = self.companion_of {
+            companion::follow(parent, &howdah.address())?;
+        }
         let folder = self.history.unwrap_or_else(|| place::of_howdah(&howdah.address()));
         let folder = absolute(&folder).map_err(|reason| format!("--history: {reason}"));
         let history = Store::open(folder, MAX_BYTES, seconds());

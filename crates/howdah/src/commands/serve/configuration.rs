@@ -233,6 +233,7 @@ mod tests {
             front_controller: None,
             worker: None,
             preboot: false,
+            dashboard: None,
             concurrency: None,
             php_ini: None,
             ini: vec![("memory_limit".to_owned(), "1G".to_owned())],

@@ -10,6 +10,7 @@ mod configuration;
 pub mod layout;
 mod options;
 
+use crate::commands::dashboard::companion;
 use crate::commands::supervisor::become_supervisor;
 use crate::paths::{ServeFolders, StatePaths, absolute};
 use crate::terminal::output;
@@ -48,8 +49,18 @@ impl ServeOptions {
             }
         };
         let in_runtime_dir = || runtime_dir.as_deref().map(ServeFolders::control_address);
+        let control = self.control.clone().or_else(in_runtime_dir);
+        let certificate_dir = self.certificate_folder()?;
+        let companion = match (self.dashboard, &control) {
+            (Some(address), Some(control)) => Some(companion::start(address, control, runtime_dir.as_deref())?),
+            (Some(_), None) => {
+                return Err("--dashboard needs the control API: choose an address for it with --control".to_owned());
+            }
+            (None, _) => None,
+        };
         become_supervisor(&Start {
             configuration: Some(configuration),
+            companion,
             // The configuration has it.
             account: None,
             // The folder may be readable for its owner only.
@@ -58,8 +69,8 @@ impl ServeOptions {
             log_format: self.log_format,
             check: None,
             state_dir: None,
-            certificate_dir: self.certificate_folder()?,
-            control: self.control.clone().or_else(in_runtime_dir),
+            certificate_dir,
+            control,
             runtime_dir,
             pid_file: None,
             log_file: None,

@@ -4,6 +4,7 @@ use crate::argument::{parse_address, parse_log_format};
 use clap::Args;
 use howdah_config::{Address, Processes};
 use howdah_supervisor::LogFormat;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The options of `howdah serve`.
@@ -80,6 +81,9 @@ pub struct ServeOptions {
     /// howdah status --folder DIR finds.
     #[arg(long, value_name = "ADDR", value_parser = parse_address::<Address>)]
     pub control: Option<String>,
+    /// Serve the dashboard, too: see howdah dashboard. Prints its URL. Default ADDR: any free port of 127.0.0.1.
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:0")]
+    pub dashboard: Option<SocketAddr>,
     /// The form of log lines, PHP's among them: text or json.
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = parse_log_format)]
     pub log_format: LogFormat,

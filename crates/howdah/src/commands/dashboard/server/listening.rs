@@ -19,6 +19,25 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long to wait when there are no descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Checks that other machines do not reach the address, unless the operator allows it. `option` is its option.
+///
+/// # Errors
+/// They do.
+pub fn check_address(address: SocketAddr, allow_remote: bool, option: &str) -> Result<(), String> {
+    if address.ip().is_loopback() || allow_remote {
+        return Ok(());
+    }
+    let port = address.port();
+    let remedy = match option {
+        "--listen" => ", or add --allow-remote",
+        _ => ", or start howdah dashboard --allow-remote",
+    };
+    Err(format!(
+        "{option} {address}: other machines reach this address, and the connection is not encrypted; use 127.0.0.1 and a tunnel \
+         (ssh -L {port}:127.0.0.1:{port} HOST){remedy}"
+    ))
+}
+
 /// Listens.
 ///
 /// # Errors
