@@ -6,6 +6,7 @@ ui/screenshots; the page of the docs uses some of them.
 
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -18,6 +19,7 @@ from support.server import REPOSITORY, Howdah
 from support.waiting import wait_for
 
 SCREENSHOTS = REPOSITORY / "ui/screenshots"
+PICTURES = REPOSITORY / "docs/pictures"
 PAGE = """
 function wait_for_the_report(): void { sleep(1); }
 function prices(int $count): float {
@@ -133,5 +135,10 @@ def test_howdah_and_the_dashboard_end(socket_path):
 
 
 def test_the_pictures_are_there():
-    """The scenarios above have taken them."""
-    assert len(os.listdir(SCREENSHOTS)) > 30
+    """The scenarios above have taken them. With UPDATE_DOCS=1, those of docs/dashboard.md are replaced."""
+    taken = {path.name for path in SCREENSHOTS.iterdir()}
+    pictures = {path.name for path in PICTURES.iterdir()}
+    assert len(taken) > 30 and pictures <= taken, pictures - taken
+    if os.environ.get("UPDATE_DOCS") == "1":
+        for name in pictures:
+            shutil.copyfile(SCREENSHOTS / name, PICTURES / name)

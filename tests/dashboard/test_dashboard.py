@@ -1,5 +1,6 @@
 """`howdah dashboard`: what it answers, and to which browsers."""
 
+import itertools
 import json
 import signal
 import threading
@@ -7,6 +8,7 @@ import threading
 import pytest
 
 from support.command_line import error_of, howdah
+from support.control_api import ControlApi, status
 from support.dashboard import URL, Dashboard
 from support.folders import Folder, readable
 from support.http.client import Connection
@@ -275,6 +277,25 @@ def test_the_history_has_rates_and_marks_and_survives_a_restart(shop, tmp_path):
     with Dashboard(*control) as dashboard:
         again = dashboard.log_in().get("history?application=shop").json()
         assert any(again["series"]["finished"]) and kinds(again).count("dashboard") == 2
+
+
+def test_times_and_errors_come_from_the_metrics(socket_path):
+    readings = itertools.count(1)
+
+    def metrics() -> bytes:
+        """Each reading has 100 answers more, 5 errors among them, all of which took 5 to 10 ms."""
+        number = next(readings)
+        lines = [f'howdah_requests_total{{application="a",status="5xx"}} {5 * number}']
+        lines += [f'howdah_request_duration_seconds_bucket{{application="a",le="{le}"}} {100 * number}' for le in ("0.01", "0.025", "+Inf")]
+        return "\n".join(lines).encode()
+
+    api = {"/status": status({"a": {}}), "/config": {}, "/config/listeners": {}, "/metrics": metrics}
+    with ControlApi(socket_path, api), Dashboard("--control", f"unix:{socket_path}") as dashboard:
+        page = dashboard.log_in()
+        series = page.wait("history?application=a", lambda history: any(history["series"]["p50"]) and history["series"])
+        (median,) = {value for value in series["p50"] if value}
+        assert median == 0.0075 and max(value or 0 for value in series["p99"]) <= 0.01
+        assert 0.5 < max(value or 0 for value in series["errors"]) < 1.5
 
 
 def test_a_history_without_a_folder_is_in_memory(shop):

@@ -17,13 +17,15 @@ from pathlib import Path
 
 class ControlApi:
     def __init__(self, path: Path | str, answers: dict[str, object]):
-        """`answers` are bodies of GET requests by their paths, or pairs of a status and a body. Bytes are sent unchanged."""
+        """`answers` are bodies of GET requests by their paths, or pairs of a status and a body, or functions
+        that return one. Bytes are sent unchanged."""
         self.path, self.answers = str(path), answers
         api = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
                 found = api.answers.get(self.path, (404, {"error": "Value doesn't exist.", "detail": "nothing"}))
+                found = found() if callable(found) else found
                 status, body = found if isinstance(found, tuple) else (200, found)
                 content = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)

@@ -33,7 +33,10 @@ function App() {
   const [page, argument] = useHash();
   const [theme, nextTheme] = useTheme();
   const [problem, dismiss] = useErrorBoundary();
-  useEffect(() => dismiss(), [page]);
+  useEffect(() => {
+    dismiss();
+    document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+  }, [page]);
   const now = usePolled<Now>('now', 1000);
   const about = usePolled<About>('about', 0);
   const isRefused = now.error instanceof Refused && [401, 403].includes(now.error.status);

@@ -123,6 +123,11 @@ export interface Series {
   waiting: (number | null)[];
   processes: (number | null)[];
   seconds: (number | null)[];
+  /** These four are known if howdah has metrics. */
+  errors: (number | null)[];
+  p50: (number | null)[];
+  p95: (number | null)[];
+  p99: (number | null)[];
   cpu: (number | null)[];
   memory: (number | null)[];
 }

@@ -58,7 +58,7 @@ export function Chart({ title, times, lines, marks, format }: ChartProps) {
             stroke: colour(style.colour),
             width: 2,
             dash: style.dash,
-            points: { show: false },
+            points: { size: 5 },
             spanGaps: false,
             value: (_: uPlot, value: number | null) => format(value),
           };

@@ -48,6 +48,7 @@ function HistoryCharts({ range, application }: { range: number; application: str
   const { times, series, marks } = value;
   const isAll = application === ALL;
   const requests = isAll ? [{ label: 'all, with files and proxies', values: value.requests }] : [];
+  const hasAnswers = series.errors.some((value) => value !== null);
   const common = { times, marks };
   return (
     <>
@@ -63,6 +64,21 @@ function HistoryCharts({ range, application }: { range: number; application: str
           ]}
         />
         <Chart {...common} title="Mean time in PHP (running requests ÷ rate)" format={seconds} lines={[{ label: 'time', values: series.seconds }]} />
+        {hasAnswers && (
+          <>
+            <Chart
+              {...common}
+              title="Response time"
+              format={seconds}
+              lines={[
+                { label: 'median', values: series.p50 },
+                { label: '95 %', values: series.p95 },
+                { label: '99 %', values: series.p99 },
+              ]}
+            />
+            <Chart {...common} title="Errors per second (status 500 to 599)" format={rate} lines={[{ label: 'errors', values: series.errors }]} />
+          </>
+        )}
         <Chart {...common} title="Refused per second (503)" format={rate} lines={[{ label: 'refused', values: series.refused }]} />
         <Chart {...common} title="PHP processes" format={(value) => number(value, 1)} lines={[{ label: 'processes', values: series.processes }]} />
         <Chart {...common} title="Processors used by PHP" format={(value) => number(value, 2)} lines={[{ label: 'processors', values: series.cpu }]} />

@@ -34,6 +34,7 @@ use server::service::Service;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The options of `howdah dashboard`.
@@ -77,6 +78,10 @@ impl DashboardOptions {
         if let Some(parent) = self.companion_of {
             companion::follow(parent, &howdah.address())?;
         }
+        // First: what cannot start leaves no folder.
+        let cannot_listen = |error: std::io::Error| format!("cannot listen on {}: {error}", self.listen);
+        let listener = listening::listen(self.listen)?;
+        let address = listener.local_addr().map_err(cannot_listen)?;
         let folder = self.history.unwrap_or_else(|| place::of_howdah(&howdah.address()));
         let folder = absolute(&folder).map_err(|reason| format!("--history: {reason}"));
         let history = Store::open(folder, MAX_BYTES, seconds());
@@ -93,8 +98,7 @@ impl DashboardOptions {
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(|error| format!("cannot start the dashboard: {error}"))?.block_on(async {
-            let listener = listening::listen(self.listen).await?;
-            let address = listener.local_addr().map_err(|error| format!("cannot listen: {error}"))?;
+            let listener = TcpListener::from_std(listener).map_err(cannot_listen)?;
             let signals = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
             let (mut interrupt, mut terminate) = (signals(SignalKind::interrupt())?, signals(SignalKind::terminate())?);
             if is_remote {

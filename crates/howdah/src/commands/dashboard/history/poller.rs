@@ -5,9 +5,10 @@
 
 use crate::commands::dashboard::calls::howdah::Howdah;
 use crate::commands::dashboard::calls::now::{milliseconds, workers_path};
+use crate::commands::dashboard::history::answers::AnswerCounters;
 use crate::commands::dashboard::history::changes;
 use crate::commands::dashboard::history::rates::{Counters, Workers, applications};
-use crate::commands::dashboard::history::record::{Change, Mark, MarkKind, Record};
+use crate::commands::dashboard::history::record::{Change, Mark, MarkKind, Record, Sample};
 use crate::commands::dashboard::history::store::Store;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -21,6 +22,8 @@ pub struct Poller<'d> {
     store: &'d Mutex<Store>,
     counters: Option<Counters>,
     workers: HashMap<String, Workers>,
+    /// `None` if howdah does not count answers.
+    answers: Option<AnswerCounters>,
     configuration: Option<Active>,
     /// The application after which the next turn begins.
     turn: Option<String>,
@@ -55,6 +58,7 @@ impl<'d> Poller<'d> {
             store,
             counters: None,
             workers: HashMap::new(),
+            answers: None,
             configuration: last_etag.map(|etag| Active { etag, value: None }),
             turn: None,
             was_found: None,
@@ -88,6 +92,7 @@ impl<'d> Poller<'d> {
                 // The next answer may come from another howdah, which counts from 0.
                 self.counters = None;
                 self.workers.clear();
+                self.answers = None;
             }
         }
     }
@@ -118,9 +123,30 @@ impl<'d> Poller<'d> {
             }
             self.workers.insert(name, workers);
         }
+        self.read_answers(sample.as_mut()).await?;
         if let Some(sample) = sample {
             self.add(Record::Sample(sample));
         }
+        Ok(())
+    }
+
+    /// A howdah that has no metrics answers 404.
+    async fn read_answers(&mut self, sample: Option<&mut Sample>) -> Result<(), String> {
+        let metrics = self.howdah.read("/metrics").await?;
+        if metrics.rejection().is_some() {
+            self.answers = None;
+            return Ok(());
+        }
+        let counters = AnswerCounters::read(&metrics.body);
+        if let (Some(former), Some(sample)) = (&self.answers, sample) {
+            for (name, answers) in counters.since(former) {
+                // Requests that no application has answered have the empty name.
+                if name.is_empty() || sample.applications.contains_key(&name) {
+                    sample.applications.entry(name).or_default().answers = Some(answers);
+                }
+            }
+        }
+        self.answers = Some(counters);
         Ok(())
     }
 
@@ -254,7 +280,7 @@ mod tests {
         let store = store.lock().unwrap();
         let samples: Vec<_> = store.samples(0).collect();
         assert_eq!(samples.len(), 1, "the first reading has nothing before it");
-        let shop = samples[0].applications["shop"];
+        let shop = &samples[0].applications["shop"];
         assert_eq!((shop.processes, shop.work.unwrap().memory, samples[0].requests), (1, 5, Some(0)));
     }
 

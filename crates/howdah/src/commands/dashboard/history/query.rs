@@ -1,6 +1,7 @@
 //! The records of a time become the points of a chart: equal intervals, each with the mean of its samples.
 
-use crate::commands::dashboard::history::record::{Numbers, Sample};
+use crate::commands::dashboard::history::answers::{BUCKETS, percentile};
+use crate::commands::dashboard::history::record::{Answers, Numbers, Sample};
 use crate::commands::dashboard::history::store::{MAX_SECONDS, Store};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -32,6 +33,11 @@ struct Point {
     memory: f64,
     /// The seconds of the samples that have the work of workers.
     with_work: f64,
+    errors: f64,
+    /// The seconds of the samples that have answers.
+    with_answers: f64,
+    /// The answers by their time.
+    times: [u64; BUCKETS],
 }
 
 const DEFAULT_SECONDS: u64 = 3600;
@@ -70,7 +76,7 @@ impl Query {
             let index = usize::try_from((sample.time.saturating_sub(1)) / step - first).unwrap_or(usize::MAX);
             let Some(point) = points.get_mut(index) else { continue };
             point.add(sample, self.application.as_deref());
-            for (name, numbers) in &sample.applications {
+            for (name, numbers) in sample.applications.iter().filter(|(name, _)| !name.is_empty()) {
                 let (finished, refused) = listed.entry(name).or_default();
                 *finished += numbers.work.map_or(0.0, |work| f64::from(work.finished)) * f64::from(sample.seconds);
                 *refused += f64::from(numbers.refused);
@@ -103,6 +109,10 @@ impl Query {
                 "processes": of(|point| point.processes, covered),
                 // Little's law: the mean number of requests is their rate multiplied with their mean time.
                 "seconds": of(|point| point.active, |point| if point.with_work > 0.0 { point.finished } else { 0.0 }),
+                "errors": of(|point| point.errors, |point| point.with_answers),
+                "p50": points.iter().map(|point| percentile(&point.times, 0.5)).collect::<Vec<_>>(),
+                "p95": points.iter().map(|point| percentile(&point.times, 0.95)).collect::<Vec<_>>(),
+                "p99": points.iter().map(|point| percentile(&point.times, 0.99)).collect::<Vec<_>>(),
                 "cpu": of(|point| point.cpu, with_work),
                 "memory": of(|point| point.memory, with_work),
             },
@@ -126,13 +136,17 @@ impl Point {
             self.requests += requests as f64;
             self.with_requests += seconds;
         }
-        let mut has_work = false;
+        let (mut has_work, mut has_answers) = (false, false);
         let chosen = |(name, _): &(&String, &Numbers)| application.is_none_or(|application| *name == application);
         for (_, numbers) in sample.applications.iter().filter(chosen) {
             self.processes += f64::from(numbers.processes) * seconds;
             self.active += f64::from(numbers.active) * seconds;
             self.waiting += f64::from(numbers.waiting) * seconds;
             self.refused += f64::from(numbers.refused);
+            if let Some(answers) = &numbers.answers {
+                has_answers = true;
+                self.add_answers(answers);
+            }
             if let Some(work) = numbers.work {
                 has_work = true;
                 self.finished += f64::from(work.finished) * seconds;
@@ -142,6 +156,16 @@ impl Point {
         }
         if has_work {
             self.with_work += seconds;
+        }
+        if has_answers {
+            self.with_answers += seconds;
+        }
+    }
+
+    fn add_answers(&mut self, answers: &Answers) {
+        self.errors += f64::from(answers.errors);
+        for (sum, count) in self.times.iter_mut().zip(&answers.times) {
+            *sum += u64::from(*count);
         }
     }
 }
@@ -161,7 +185,9 @@ mod tests {
         let mut store = Store::open(Err("none".to_owned()), MAX_BYTES, 100_000);
         for index in 1..=24 {
             let work = Work { finished: 10.0, cpu: 0.5, memory: 100 };
-            let shop = Numbers { processes: 4, active: 2, waiting: 1, refused: 5, work: Some(work) };
+            let answers = Answers { errors: 10, times: vec![0, 0, 0, 0, 100] };
+            let shop =
+                Numbers { processes: 4, active: 2, waiting: 1, refused: 5, work: Some(work), answers: Some(answers) };
             let blog = Numbers { processes: 1, ..Numbers::default() };
             let applications = [("shop".to_owned(), shop), ("blog".to_owned(), blog)].into();
             let sample = Sample {

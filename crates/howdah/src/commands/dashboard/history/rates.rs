@@ -162,7 +162,7 @@ mod tests {
         let now = Counters::of(&two, start + Duration::from_secs(5));
         let sample = now.sample(&former, &two, 77);
         assert_eq!((sample.time, sample.seconds, sample.requests, sample.connections), (77, 5.0, Some(60), 5));
-        let expected = Numbers { processes: 4, active: 3, waiting: 1, refused: 2, work: None };
+        let expected = Numbers { processes: 4, active: 3, waiting: 1, refused: 2, work: None, answers: None };
         assert_eq!(sample.applications["shop"], expected);
         assert!(!now.are_of_another_router(&former));
         let replaced = Counters::of(&status(3, 0), start + Duration::from_secs(10));

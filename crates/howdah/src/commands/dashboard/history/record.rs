@@ -34,7 +34,7 @@ pub struct Sample {
 }
 
 /// An application during an interval. Numbers of processes and requests are those at its end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Numbers {
     /// Its processes.
     #[serde(rename = "p", default, skip_serializing_if = "is_zero")]
@@ -51,6 +51,20 @@ pub struct Numbers {
     /// From its workers, if they were read in this interval.
     #[serde(flatten)]
     pub work: Option<Work>,
+    /// Its answers, if howdah counts them.
+    #[serde(rename = "h", default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<Answers>,
+}
+
+/// The answers of an application during an interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Answers {
+    /// The answers with a status of 500 or more.
+    #[serde(rename = "e", default, skip_serializing_if = "is_zero")]
+    pub errors: u32,
+    /// All answers, by buckets of their time. Empty buckets at the end are left out.
+    #[serde(rename = "b", default, skip_serializing_if = "Vec::is_empty")]
+    pub times: Vec<u32>,
 }
 
 /// The work of the workers of an application since they were last read.
@@ -140,6 +154,9 @@ mod tests {
         assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), Record::Sample(sample));
         let idle: Numbers = serde_json::from_str("{}").unwrap();
         assert_eq!(idle, Numbers::default());
+        let counted = Numbers { answers: Some(Answers { errors: 0, times: vec![0, 3] }), ..Numbers::default() };
+        let text = serde_json::to_string(&counted).unwrap();
+        assert_eq!((text.as_str(), serde_json::from_str::<Numbers>(&text).unwrap()), (r#"{"h":{"b":[0,3]}}"#, counted));
         let mark = Mark {
             time: 7,
             kind: MarkKind::Lost,

@@ -6,7 +6,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -42,8 +42,12 @@ pub fn check_address(address: SocketAddr, allow_remote: bool, option: &str) -> R
 ///
 /// # Errors
 /// One sentence, with what to do.
-pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
-    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+pub fn listen(address: SocketAddr) -> Result<StdTcpListener, String> {
+    let listener = StdTcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listener.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => format!(
             "port {} is in use by another program; choose another with --listen, as in --listen {}",
             address.port(),
