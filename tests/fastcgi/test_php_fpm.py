@@ -362,6 +362,39 @@ def test_a_script_stops_when_its_client_leaves(application, folder):
     wait_for(lambda: server.api("GET", "/status/applications/app/requests/active").text.strip() == "0", "no request")
 
 
+def test_a_client_that_leaves_the_queue_takes_its_request_along(application, folder):
+    began, flag, ran = folder.scratch / "began", folder.scratch / "flag", folder.scratch / "ran"
+    folder.php("wait.php", f"touch('{began}'); await('{flag}'); echo 'done';")
+    folder.php("late.php", f"touch('{ran}'); echo 'late';")
+    server = application({"pm.max_children": 1}, connections=1)
+
+    def requests() -> dict:
+        return server.api("GET", "/status/applications/app/requests").json()
+
+    with ThreadPoolExecutor(1) as clients:
+        first = clients.submit(server.get, "/wait.php")
+        wait_for(began.exists, "the first request")
+        with server.connect() as leaving:
+            leaving.send_request("GET", "/late.php")
+            wait_for(lambda: requests()["waiting"] == 1, "a request that waits")
+        wait_for(lambda: requests()["waiting"] == 0, "an empty queue")
+        flag.touch()
+        assert first.result().text == "done"
+    assert not ran.exists() and requests()["refused"] == 0
+
+
+def test_a_script_may_go_on_after_its_response(application, folder):
+    flag, ended = folder.scratch / "flag", folder.scratch / "ended"
+    folder.php("finish.php", f"echo 'done'; fastcgi_finish_request(); await('{flag}'); touch('{ended}');")
+    folder.php("hello.php", HELLO)
+    server = application({"pm.max_children": 2})
+    with server.connect() as connection:
+        assert connection.request("GET", "/finish.php").text == "done" and not ended.exists()
+        assert [connection.request("GET", "/hello.php").text for _ in range(5)] == ["hello"] * 5
+    flag.touch()
+    wait_for(ended.exists, "the end of the script")
+
+
 def test_the_configuration_changes_under_load(application, folder, fpm):
     folder.php("hello.php", HELLO)
     first, second = fpm(), fpm()
@@ -379,8 +412,9 @@ def test_the_configuration_changes_under_load(application, folder, fpm):
 
 
 @pytest.mark.load
-def test_1500_clients_of_a_small_backlog_get_no_error(application, folder):
+@pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
+def test_1500_clients_of_a_small_backlog_get_no_error(application, folder, tcp):
     folder.php("wait.php", "usleep(2000); echo 'hello';")
-    server = application({"pm.max_children": 2, "listen.backlog": 128}, limits={"queue_timeout": 60})
+    server = application({"tcp": tcp, "pm.max_children": 2, "listen.backlog": 128}, limits={"queue_timeout": 60})
     report = load_at_rates(f"http://127.0.0.1:{server.port}/wait.php", "1500:1", connections=1500, expect="hello")
     assert set(report["outcomes"]) == {"200"}, report

@@ -153,7 +153,7 @@ async fn carry_out(
 ) {
     let mut messages = Messages::default();
     let result = {
-        let exchange = exchange(&generation, &connection, &request, &mut start, &mut place, &mut messages);
+        let exchange = exchange(&connection, &request, &mut start, &mut place, &mut messages);
         match generation.timeout {
             Some(limit) => match tokio::time::timeout(limit, exchange).await {
                 Ok(result) => result,
@@ -162,7 +162,7 @@ async fn carry_out(
             None => exchange.await,
         }
     };
-    messages.end(&generation.messages);
+    messages.end();
     match result {
         Ok(is_reusable) if is_reusable && request.keeps_connection => place.give_back(connection),
         Ok(_) => drop((connection, place)),
@@ -178,7 +178,6 @@ async fn carry_out(
 
 /// The way of a request to the server and back. Returns whether the connection may get another request.
 async fn exchange(
-    generation: &FastCgiGeneration,
     connection: &Connection,
     request: &ServerRequest,
     start: &mut Start,
@@ -198,7 +197,7 @@ async fn exchange(
                     Head::Incomplete(begun) => begun.extend_from_slice(&bytes),
                     _ => answer.push(&bytes).map_err(Trouble::Disk)?,
                 },
-                AnswerPiece::Messages(bytes) => messages.push(&bytes, &generation.messages),
+                AnswerPiece::Messages(bytes) => messages.push(&bytes),
                 AnswerPiece::End(ended) => end = Some(ended),
             }
         }

@@ -7,7 +7,6 @@
 use crate::backends::admission::{Arrival, Gate};
 use crate::backends::connecting::{self, KnownAddresses};
 use crate::backends::fastcgi::connection::Connection;
-use crate::backends::fastcgi::messages::MessageLimit;
 use crate::backends::fastcgi::places::{Place, Places, Waiting};
 use crate::product;
 use crate::report::{ReportOnDrop, SupervisorLink};
@@ -35,8 +34,6 @@ pub struct FastCgiGeneration {
     pub parameters: BTreeMap<String, String>,
     /// How long a request may take.
     pub timeout: Option<Duration>,
-    /// The messages of its scripts that are logged.
-    pub messages: MessageLimit,
     targets: Vec<RemoteTarget>,
     /// How long a connection may wait for another request.
     keep_alive: Duration,
@@ -109,7 +106,6 @@ impl FastCgiGeneration {
             application: boot.application,
             parameters: boot.parameters,
             timeout: boot.timeout_ms.map(Duration::from_millis),
-            messages: MessageLimit::default(),
             targets: boot.targets.into_iter().map(target).collect(),
             keep_alive: Duration::from_millis(boot.keep_alive_ms),
             probes: endpoints.iter().map(|_| Mutex::default()).collect(),

@@ -1,9 +1,6 @@
 //! Messages that a FastCGI server writes to STDERR: FPM's scripts log there. Each line becomes one of howdah's log, with the
-//! application and the request; control characters are escaped. The number of lines and their length have limits.
-
-use crate::report::Throttle;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+//! application and the request; control characters are escaped. The number of lines and their length have limits. The log
+//! itself limits the lines of an application.
 
 /// The messages of one request.
 #[derive(Default)]
@@ -13,87 +10,38 @@ pub struct Messages {
     lines: usize,
 }
 
-/// The limit of lines of all requests of an application.
-#[derive(Debug)]
-pub struct MessageLimit {
-    /// Lines in this window.
-    lines: AtomicU64,
-    window: Throttle,
-}
-
 /// The most lines of a request.
 const MAX_LINES: usize = 100;
 /// The longest line, in bytes. The rest of it is left out.
 const MAX_LINE: usize = 4096;
-/// The most lines of an application in a window.
-const WINDOW_LINES: u64 = 1000;
-const WINDOW: Duration = Duration::from_secs(10);
 
 // === impl Messages ===
 
 impl Messages {
     /// A part of the stream.
-    pub fn push(&mut self, part: &[u8], limit: &MessageLimit) {
+    pub fn push(&mut self, part: &[u8]) {
         for piece in part.split_inclusive(|byte| *byte == b'\n') {
             let room = MAX_LINE.saturating_sub(self.line.len());
             self.line.extend_from_slice(&piece[..piece.len().min(room)]);
             if piece.ends_with(b"\n") {
-                self.end(limit);
+                self.end();
             }
         }
     }
 
     /// The stream has ended.
-    pub fn end(&mut self, limit: &MessageLimit) {
+    pub fn end(&mut self) {
         let line = std::mem::take(&mut self.line);
         let line = line.trim_ascii();
         if line.is_empty() {
             return;
         }
         self.lines += 1;
-        if self.lines > MAX_LINES {
-            if self.lines == MAX_LINES + 1 {
-                tracing::warn!("a request logs more than {MAX_LINES} lines; the rest is left out");
-            }
-            return;
+        if self.lines <= MAX_LINES {
+            tracing::error!("FastCGI server: {}", escaped(line));
+        } else if self.lines == MAX_LINES + 1 {
+            tracing::warn!("a request logs more than {MAX_LINES} lines; the rest is left out");
         }
-        match limit.count() {
-            Counted::Within => tracing::error!("FastCGI server: {}", escaped(line)),
-            Counted::First => {
-                tracing::error!(
-                    "scripts log more than {WINDOW_LINES} lines in {} s; the rest is left out",
-                    WINDOW.as_secs()
-                );
-            }
-            Counted::Beyond => {}
-        }
-    }
-}
-
-enum Counted {
-    Within,
-    First,
-    Beyond,
-}
-
-// === impl MessageLimit ===
-
-impl MessageLimit {
-    fn count(&self) -> Counted {
-        if self.window.is_due() {
-            self.lines.store(0, Ordering::Relaxed);
-        }
-        match self.lines.fetch_add(1, Ordering::Relaxed) {
-            count if count < WINDOW_LINES => Counted::Within,
-            WINDOW_LINES => Counted::First,
-            _ => Counted::Beyond,
-        }
-    }
-}
-
-impl Default for MessageLimit {
-    fn default() -> MessageLimit {
-        MessageLimit { lines: 0.into(), window: Throttle::new(WINDOW) }
     }
 }
 
@@ -118,12 +66,12 @@ mod tests {
 
     #[test]
     fn an_endless_line_takes_no_memory() {
-        let (mut messages, limit) = (Messages::default(), MessageLimit::default());
+        let mut messages = Messages::default();
         for _ in 0..1000 {
-            messages.push(&[b'x'; 1000], &limit);
+            messages.push(&[b'x'; 1000]);
         }
         assert_eq!(messages.line.len(), MAX_LINE);
-        messages.push(b"y\n\n\nz", &limit);
+        messages.push(b"y\n\n\nz");
         assert_eq!((messages.lines, &messages.line[..]), (1, &b"z"[..]));
     }
 }
