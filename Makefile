@@ -1,6 +1,6 @@
 # The two commands: `make run` serves an example, `make test` passes all tests. Both install what is missing.
 
-.PHONY: run build test lint quick-checks clippy packages test-packages build-ci ui browser-tests unit-build unit loom e2e fuzz stress sanitize miri
+.PHONY: run build test lint quick-checks clippy packages test-packages build-ci ui browser-tests unit-build unit loom e2e fuzz stress sanitize miri acme-tests
 
 # Clippy and the unit tests compile crates/php against this one.
 export HOWDAH_PHP_CONFIG ?= php-config8.2
@@ -78,6 +78,11 @@ fuzz:
 # Finds tests that pass by luck: the unit tests 20 times, the end-to-end tests 3 times, while all cores are busy.
 stress: build-ci
 	scripts/stress
+
+# Certificates from Pebble, Let's Encrypt's authority for tests, which is built from the Go module proxy.
+acme-tests: build-ci
+	scripts/build-pebble
+	HOWDAH=$(CURDIR)/target/ci/howdah tests/run --waiting tests/pebble/pebble_tests.py
 
 # The C of crates/php/sapi under AddressSanitizer and UBSan, with the tests of PHP pages.
 sanitize: test-packages

@@ -252,6 +252,20 @@ def test_the_pause_that_an_authority_wants_is_respected(site, authority):
     assert "rate limit is reached" in site.server.stderr
 
 
+def test_an_authority_that_is_down_at_the_renewal_stops_nothing(site, authority):
+    """Its answer to another question, with a `Retry-After` of hours, is no pause for this one."""
+    site = site()
+    site.set_acme(NAME)
+    serial = site.wait_for_certificate(NAME)
+    wait_for(lambda: "renewal" in [kind for _, kind in authority.requests])
+    authority.stop()
+    site.set_acme(NAME, "www.shop.example")
+    wait_for(lambda: "cannot connect" in site.status()["www.shop.example"].get("last_error", ""))
+    assert site.certificate(NAME) == serial
+    authority.start()
+    site.wait_for_certificate("www.shop.example")
+
+
 def test_failures_are_repeated_after_growing_pauses(site, authority):
     authority.refused = {NAME: "dns"}
     site = site(divider=200)

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, USER_AGENT};
-use http::{Request, Response, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
@@ -18,7 +18,7 @@ use std::error::Error as StdError;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -27,13 +27,16 @@ use tokio_rustls::TlsConnector;
 #[derive(Clone)]
 pub struct AuthorityClient {
     tls: Arc<ClientConfig>,
-    retry_after: Arc<Mutex<Option<Duration>>>,
+    /// The last pause that the authority wanted, and when.
+    retry_after: Arc<Mutex<Option<(Instant, Duration)>>>,
 }
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// A request of an authority that works takes milliseconds.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// The time between a refusal and the end of its order.
+const JUST_NOW: Duration = Duration::from_secs(10);
 /// A chain has some kilobytes.
 const MAX_BODY_BYTES: usize = 256 * 1024;
 /// Where the distributions keep the system's bundle: Debian, Alpine and Arch; Fedora and RHEL; openSUSE.
@@ -65,9 +68,10 @@ impl AuthorityClient {
         Ok(AuthorityClient { tls, retry_after: Arc::default() })
     }
 
-    /// The `Retry-After` of the last answer that had one.
+    /// The pause that the authority has wanted just now, when it refused a request.
     pub fn retry_after(&self) -> Option<Duration> {
-        *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner)
+        let wanted = *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner);
+        wanted.filter(|(at, _)| at.elapsed() < JUST_NOW).map(|(_, after)| after)
     }
 
     async fn send(self, request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, BoxError> {
@@ -107,10 +111,11 @@ impl AuthorityClient {
         let body = Limited::new(body, MAX_BODY_BYTES).collect().await?.to_bytes();
         connection.abort();
         let after = parts.headers.get(RETRY_AFTER).and_then(|value| parse_retry_after(value.to_str().ok()?));
-        if after.is_some() {
-            *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) = after;
+        if matches!(parts.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            let wanted = after.map(|after| (Instant::now(), after));
+            *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
         }
-        let is_json = parts.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().ends_with(b"json"));
+        let is_json = parts.headers.get(CONTENT_TYPE).is_some_and(is_json);
         if (parts.status.is_server_error() || parts.status.is_client_error()) && !is_json {
             return Err(format!("{authority} answers {}", parts.status).into());
         }
@@ -141,6 +146,11 @@ fn add(store: &mut RootCertStore, pem: &[u8]) {
     store.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
 }
 
+/// `application/problem+json`, with or without parameters.
+fn is_json(kind: &HeaderValue) -> bool {
+    kind.to_str().is_ok_and(|kind| kind.split(';').next().unwrap_or_default().trim_end().ends_with("json"))
+}
+
 /// Seconds, or a date.
 fn parse_retry_after(text: &str) -> Option<Duration> {
     match text.trim().parse() {
@@ -152,6 +162,18 @@ fn parse_retry_after(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_may_have_parameters() {
+        for (kind, expected) in [
+            ("application/json", true),
+            ("application/problem+json; charset=utf-8", true),
+            ("text/html", false),
+            ("text/html; x=json", false),
+        ] {
+            assert_eq!(is_json(&HeaderValue::from_static(kind)), expected, "{kind}");
+        }
+    }
 
     #[test]
     fn retry_after_is_a_number_or_a_date() {

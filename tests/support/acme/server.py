@@ -113,7 +113,7 @@ class Authority:
         except Problem as problem:
             problem_text = {"type": PREFIX + problem.kind, "detail": problem.detail, "status": problem.status}
             status, content = problem.status, problem_text
-            headers = {"Content-Type": "application/problem+json"} | problem.headers
+            headers = {"Content-Type": "application/problem+json; charset=utf-8"} | problem.headers
         if not isinstance(content, bytes):
             content = json.dumps(content).encode()
             headers.setdefault("Content-Type", "application/json")

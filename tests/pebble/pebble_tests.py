@@ -1,0 +1,247 @@
+"""Certificates from Pebble, Let's Encrypt's authority for tests: `make acme-tests`.
+
+Pebble rejects a third of the nonces, checks what the RFC demands, and looks at the challenges over loopback. Its own DNS
+server answers 127.0.0.1 for all names, and has the TXT records that the tests add.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from support.acme.site import AcmeSite
+from support.http.client import Connection
+from support.http.tls import Authority as OpensslAuthority
+from support.machine import free_port
+from support.server import REPOSITORY
+from support.waiting import wait_for
+
+PROGRAMS = REPOSITORY / "target/pebble"
+NAME = "shop.example"
+ACCOUNT = ("kid-1", "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W")
+
+
+class Pebble:
+    """Pebble and its DNS server. `issuer.root` is the certificate that clients trust."""
+
+    def __init__(self, folder: Path, **options):
+        folder.mkdir()
+        folder.chmod(0o755)
+        self.folder = folder
+        own = OpensslAuthority(folder)
+        self.roots = Path(own.root).read_text()
+        bundle = own.bundle("localhost", "127.0.0.1")
+        self.context = ssl.create_default_context(cafile=own.root)
+        (folder / "server.pem").write_text(bundle.split("-----BEGIN PRIVATE")[0])
+        (folder / "server.key").write_text("-----BEGIN PRIVATE" + bundle.split("-----BEGIN PRIVATE")[1])
+        self.port, self.management, self.dns, self.dns_management = (free_port() for _ in range(4))
+        self.http_port = self.tls_port = 0
+        self.options = options
+        self.issuer = self
+        self.root = ""
+        self.processes: list[subprocess.Popen] = []
+        command = [PROGRAMS / "pebble-challtestsrv", "-dnsserver", f"127.0.0.1:{self.dns}", "-defaultIPv6", "", "-doh", ""]
+        command += ["-http01", "", "-https01", "", "-tlsalpn01", "", "-management", f"127.0.0.1:{self.dns_management}"]
+        self._run(command)
+
+    @property
+    def directory(self) -> str:
+        return f"https://localhost:{self.port}/dir"
+
+    def start(self) -> None:
+        """Without memory of what was before."""
+        config = {
+            "listenAddress": f"127.0.0.1:{self.port}",
+            "managementListenAddress": f"127.0.0.1:{self.management}",
+            "certificate": str(self.folder / "server.pem"),
+            "privateKey": str(self.folder / "server.key"),
+            "httpPort": self.http_port,
+            "tlsPort": self.tls_port,
+            "domainBlocklist": ["blocked.example"],
+            "retryAfter": {"authz": 1, "order": 1},
+            "profiles": {"default": {"description": "default", "validityPeriod": 7776000}},
+            **self.options,
+        }
+        file = self.folder / "config.json"
+        file.write_text(json.dumps({"pebble": config}))
+        self._run([PROGRAMS / "pebble", "-strict", "-config", str(file), "-dnsserver", f"127.0.0.1:{self.dns}"])
+        wait_for(self._is_up, "Pebble")
+        root = self.folder / "root.pem"
+        root.write_bytes(self.manage("roots/0"))
+        self.root = str(root)
+
+    def stop(self) -> None:
+        """Stops Pebble; its DNS server goes on."""
+        process = self.processes.pop()
+        process.kill()
+        process.wait()
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    def manage(self, path: str, body: object = None) -> bytes:
+        data = None if body is None else json.dumps(body).encode()
+        return self._ask(f"https://localhost:{self.management}/{path}", data)
+
+    def _ask(self, url: str, data=None) -> bytes:
+        with urllib.request.urlopen(url, data, context=self.context, timeout=30) as answer:
+            return answer.read()
+
+    def _is_up(self) -> bool:
+        try:
+            return bool(self._ask(self.directory) and self.manage("roots/0"))
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+    def _run(self, command) -> None:
+        environ = {"PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": "30", "PATH": os.environ["PATH"]}
+        log = open(self.folder / "log", "ab")
+        self.processes.append(subprocess.Popen(list(map(str, command)), env=environ, stdout=log, stderr=log))
+
+
+@pytest.fixture
+def pebble(tmp_path):
+    started = []
+
+    def make(**options) -> Pebble:
+        started.append(Pebble(tmp_path / f"pebble{len(started)}", **options))
+        return started[-1]
+
+    yield make
+    [pebble.close() for pebble in started]
+
+
+@pytest.fixture
+def site(run):
+    def make(pebble: Pebble, divider: int = 600) -> AcmeSite:
+        site = AcmeSite(run, pebble, divider=divider)
+        answer = site.server.api("PUT", "/certificates/pebble", pebble.roots)
+        assert answer.status == 200, answer.text
+        pebble.start()
+        return site
+
+    return make
+
+
+def authorities(pebble: Pebble, **more) -> list:
+    return [{"directory": pebble.directory, "roots": "pebble", **more}]
+
+
+@pytest.mark.parametrize("challenge", ["http-01", "tls-alpn-01"])
+def test_a_certificate_is_obtained(pebble, site, challenge):
+    pebble = pebble()
+    site = site(pebble)
+    site.set_acme(NAME, challenges=challenge, authorities=authorities(pebble), contact="ops@shop.example")
+    site.wait_for_certificate(NAME)
+    assert len(site.status()) == 1 and site.status()[NAME]["state"] == "valid"
+
+
+def test_200_names_have_200_certificates(pebble, site):
+    pebble = pebble()
+    site = site(pebble)
+    names = [f"n{number}.shop.example" for number in range(199)]
+    site.set_acme(*names, "blocked.example", authorities=authorities(pebble))
+    wait_for(lambda: [s["state"] for s in site.status().values()].count("valid") == 199, "199 certificates", 120)
+    site.wait_for_certificate("n0.shop.example")
+    site.wait_for_certificate("n198.shop.example")
+    assert "issues no certificates for blocked.example" in site.status()["blocked.example"]["last_error"]
+
+
+def test_a_certificate_is_renewed_when_the_authority_wants_it(pebble, site):
+    """While Pebble is down, too: then after its return, with another account. No connection is lost."""
+    pebble = pebble()
+    # The authority is asked again after six hours, and the certificate is an hour old.
+    site = site(pebble, divider=6000)
+    site.set_acme(NAME, authorities=authorities(pebble))
+    first = site.wait_for_certificate(NAME)
+    stored = site.server.directory / f"state/acme/certificates/{NAME}.pem"
+    leaf = stored.read_text().split("-----END CERTIFICATE-----")[0] + "-----END CERTIFICATE-----\n"
+    window = {"suggestedWindow": {"start": "2020-01-01T00:00:00Z", "end": "2020-01-02T00:00:00Z"}}
+    done, failures, answers = threading.Event(), [], [0]
+
+    def ask():
+        context = ssl._create_unverified_context()
+        try:
+            with Connection(("127.0.0.1", site.tls_port)) as connection:
+                connection.socket = context.wrap_socket(connection.socket, server_hostname=NAME)
+                while not done.is_set():
+                    assert connection.request("GET", "/").status == 200
+                    answers[0] += 1
+        except Exception as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        body = {"Certificate": leaf[leaf.index("-----BEGIN"):], "ARIResponse": json.dumps(window)}
+        pebble.manage("set-renewal-info/", body)
+        second = site.wait_for_certificate(NAME, other_than=first)
+        pebble.stop()
+        # The next one is obtained from a Pebble that knows nothing of the account.
+        site.set_acme(NAME, "www.shop.example", authorities=authorities(pebble))
+        wait_for(lambda: "cannot connect" in site.status()["www.shop.example"].get("last_error", ""))
+        assert site.certificate(NAME, pebble.root) == second
+        pebble.start()
+        site.wait_for_certificate("www.shop.example")
+    finally:
+        done.set()
+        thread.join()
+    assert not failures and answers[0] > 0
+
+
+def test_an_external_account_is_bound(pebble, site):
+    keys = dict([ACCOUNT])
+    pebble = pebble(externalAccountBindingRequired=True, externalAccountMACKeys=keys)
+    site = site(pebble)
+    site.set_acme(NAME, authorities=authorities(pebble))
+    wait_for(lambda: "external_account" in site.status()[NAME].get("last_error", ""))
+    account = {"key_id": ACCOUNT[0], "hmac_key": ACCOUNT[1]}
+    site.set_acme(NAME, authorities=authorities(pebble, external_account=account))
+    site.wait_for_certificate(NAME)
+
+
+def test_a_wildcard_is_proven_over_the_dns(pebble, site, tmp_path):
+    pebble = pebble()
+    hook = pebble.folder / "hook"
+    url = f"http://127.0.0.1:{pebble.dns_management}"
+    hook.write_text(
+        f"""#!/bin/sh
+set -eu
+case $1 in
+    add) path=set-txt ;;
+    remove) path=clear-txt ;;
+esac
+exec curl -fsS -d "{{\\"host\\": \\"$HOWDAH_DNS_NAME.\\", \\"value\\": \\"$HOWDAH_DNS_VALUE\\"}}" {url}/$path
+"""
+    )
+    hook.chmod(0o755)
+    for place in (tmp_path, *tmp_path.parents[:-1]):
+        if place.stat().st_uid == os.geteuid():
+            place.chmod(place.stat().st_mode | 0o055)
+    site = site(pebble)
+    site.set_acme("*.shop.example", dns={"command": str(hook), "wait": 0}, authorities=authorities(pebble))
+    site.wait_for_certificate("any.shop.example")
+
+
+def test_a_name_that_leads_elsewhere_is_refused(pebble, site):
+    pebble = pebble()
+    site = site(pebble)
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{pebble.dns_management}/add-a",
+        json.dumps({"host": f"{NAME}.", "addresses": ["127.0.0.77"]}).encode(),
+    )
+    urllib.request.urlopen(request, timeout=30).read()
+    site.set_acme(NAME, authorities=authorities(pebble), challenges=["http-01"])
+    status = wait_for(lambda: (known := site.status()[NAME]).get("last_error") and known)
+    assert "port 80 of shop.example cannot be reached" in status["last_error"], status
+    assert site.certificate(NAME, pebble.root) == "temporary"
