@@ -8,6 +8,7 @@
 //! - [`statistics`]: intervals, comparisons, the verdict's inputs
 //! - [`results`]: all that a lab measured, as results.json holds it
 //! - [`report`]: the report of a lab, one HTML file
+//! - [`reason`]: errors of the system, for people
 //! - [`constant_rates`]: the engine of `howdah-load`
 
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ pub mod constant_rates;
 pub mod load;
 pub mod measure;
 pub mod plan;
+pub mod reason;
 pub mod report;
 pub mod results;
 pub mod run;

@@ -36,7 +36,8 @@ const USERS: [&str; 3] = ["www-data", "nginx", "apache"];
 /// The message begins with the path of the wrong value.
 pub fn read(file: &ApplicationFile, folder: &Path) -> Result<Application, String> {
     let root = folder.join(&file.root);
-    let root = root.canonicalize().map_err(|error| format!("application/root: {}: {error}", root.display()))?;
+    let root =
+        root.canonicalize().map_err(|error| format!("application/root: {}", crate::reason::at(&root, &error)))?;
     if !root.is_dir() {
         return Err(format!("application/root: {} is not a folder", root.display()));
     }

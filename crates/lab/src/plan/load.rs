@@ -238,7 +238,7 @@ fn read_target(value: &Value, checks: &Checks, folder: &Path) -> Result<Target, 
         (Some(body), None) => body.into_bytes(),
         (None, Some(path)) => {
             let path = folder.join(path);
-            fs::read(&path).map_err(|error| format!("body_file: {}: {error}", path.display()))?
+            fs::read(&path).map_err(|error| format!("body_file: {}", crate::reason::at(&path, &error)))?
         }
         (None, None) => Vec::new(),
     };
@@ -290,7 +290,7 @@ fn read_checks(file: &ChecksFile) -> Result<Checks, String> {
 }
 
 fn read_text(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+    fs::read_to_string(path).map_err(|error| crate::reason::at(path, &error))
 }
 
 // === impl LoadPlan ===

@@ -71,7 +71,7 @@ impl Plan {
     /// The message has the file and the path of the wrong value in it.
     pub fn read(path: &Path, library: &Library, is_quick: bool) -> Result<Plan, String> {
         let text = fs::read_to_string(path).map_err(|error| {
-            format!("{}: {error}; `howdah lab init` writes a lab.json for an application", path.display())
+            format!("{}; `howdah lab init` writes a lab.json for an application", crate::reason::at(path, &error))
         })?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Plan::from_json(&text, folder, library, is_quick).map_err(|reason| format!("{}: {reason}", path.display()))

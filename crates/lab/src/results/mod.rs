@@ -121,7 +121,7 @@ impl Results {
     /// The file cannot be read, or [`Results::from_json`] rejects it. The message names the file.
     pub fn read(path: &Path) -> Result<Results, String> {
         let file = if path.is_dir() { path.join("results.json") } else { path.to_owned() };
-        let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let text = std::fs::read_to_string(&file).map_err(|error| crate::reason::at(&file, &error))?;
         Results::from_json(&text).map_err(|reason| format!("{}: {reason}", file.display()))
     }
 

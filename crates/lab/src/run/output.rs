@@ -10,7 +10,7 @@ use std::path::Path;
 /// # Errors
 /// A file cannot be written; the message names it.
 pub fn write(results: &Results, folder: &Path) -> Result<(), String> {
-    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    fs::create_dir_all(folder).map_err(|error| crate::reason::at(folder, &error))?;
     for (name, content) in [
         ("results.json", results.to_json()),
         ("runs.csv", runs_csv(results)),
@@ -18,7 +18,7 @@ pub fn write(results: &Results, folder: &Path) -> Result<(), String> {
         ("seconds.csv", seconds_csv(results)),
     ] {
         let path = folder.join(name);
-        fs::write(&path, content).map_err(|error| format!("{}: {error}", path.display()))?;
+        fs::write(&path, content).map_err(|error| crate::reason::at(&path, &error))?;
     }
     Ok(())
 }

@@ -58,7 +58,7 @@ impl Services {
         folder: &Path,
         interrupted: &AtomicBool,
     ) -> Result<(), String> {
-        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        fs::create_dir_all(folder).map_err(|error| crate::reason::at(folder, &error))?;
         let renderer = Renderer::new(context! { port, folder => folder.display().to_string() });
         let log = folder.join("output.log");
         let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -49,7 +49,7 @@ impl Session {
     pub fn new(plan: &Plan, somaxconn: u32, open_files: u64) -> Result<Session, String> {
         let make = |parent: &Path| {
             let folder = tempfile::Builder::new().prefix("howdah-lab-").tempdir_in(parent);
-            let folder = folder.map_err(|error| format!("{}: {error}", parent.display()))?;
+            let folder = folder.map_err(|error| crate::reason::at(parent, &error))?;
             set_mode(folder.path(), READABLE)?;
             Ok::<_, String>(folder)
         };
@@ -90,7 +90,7 @@ impl Session {
         let name = format!("{}-{}", stack.name, self.starts.get());
         let facts = has_facts.then(|| self.folder.path().join(format!("{name}-facts")));
         if let Some(facts) = &facts {
-            fs::create_dir(facts).map_err(|error| format!("{}: {error}", facts.display()))?;
+            fs::create_dir(facts).map_err(|error| crate::reason::at(facts, &error))?;
             set_mode(facts, WRITABLE)?;
         }
         let mut ini = self.ini.clone();
@@ -118,5 +118,5 @@ impl Session {
 
 fn set_mode(path: &Path, mode: u32) -> Result<(), String> {
     let permissions = fs::Permissions::from_mode(mode);
-    fs::set_permissions(path, permissions).map_err(|error| format!("{}: {error}", path.display()))
+    fs::set_permissions(path, permissions).map_err(|error| crate::reason::at(path, &error))
 }

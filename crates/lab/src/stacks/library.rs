@@ -76,7 +76,7 @@ impl Library {
 }
 
 fn read_files(folder: &Path) -> Result<BTreeMap<String, String>, String> {
-    let describe = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    let describe = |path: &Path, error: std::io::Error| crate::reason::at(path, &error);
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder).map_err(|error| describe(folder, error))?.flatten() {
         if entry.path().is_file() {

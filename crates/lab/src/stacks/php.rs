@@ -93,7 +93,7 @@ impl IniSources {
     /// # Errors
     /// The base cannot be read, or the file cannot be written.
     pub fn write(&self, path: &Path, error_log: &Path, facts: Option<&Path>) -> Result<PhpIni, String> {
-        let describe = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+        let describe = |path: &Path, error: std::io::Error| crate::reason::at(path, &error);
         let base = match &self.base {
             Some(base) => fs::read_to_string(base).map_err(|error| describe(base, error))?,
             None => String::new(),

@@ -42,7 +42,7 @@ const POLL: Duration = Duration::from_millis(10);
 /// The program cannot be executed, or its user cannot be changed to.
 pub fn start(launch: &Launch) -> Result<Child, String> {
     let [program, ..] = launch.command else { return Err("a process without a command".to_owned()) };
-    let output = log_file(launch.log).map_err(|error| format!("{}: {error}", launch.log.display()))?;
+    let output = log_file(launch.log).map_err(|error| crate::reason::at(launch.log, &error))?;
     let mut words: Vec<String> = Vec::new();
     match (find("setpriv"), launch.user) {
         (Some(setpriv), user) => {
@@ -61,7 +61,7 @@ pub fn start(launch: &Launch) -> Result<Child, String> {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).env_clear().envs(launch.environment).current_dir(launch.folder).stdin(Stdio::null());
     command.stdout(output.try_clone().map_err(|error| error.to_string())?).stderr(output).process_group(0);
-    on_cores(launch.cores, || command.spawn().map_err(|error| format!("{program}: {error}")))?
+    on_cores(launch.cores, || command.spawn().map_err(|error| format!("{program}: {}", crate::reason::of(&error))))?
 }
 
 /// Stops a process and what is left of its tree.

@@ -174,7 +174,7 @@ impl Running {
         renderer: &Renderer,
         folder: &Path,
     ) -> Result<(), String> {
-        let describe = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+        let describe = |path: &Path, error: std::io::Error| crate::reason::at(path, &error);
         let manifest = &spec.definition.manifest;
         let owned = manifest.folders.iter().map(|name| folder.join(name)).chain([folder.to_owned()]);
         for path in owned.collect::<Vec<_>>() {

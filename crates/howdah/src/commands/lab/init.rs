@@ -37,7 +37,7 @@ impl LabInitOptions {
     /// # Errors
     /// There is no application, or the file cannot be written.
     pub fn run(&self) -> Result<(), String> {
-        let folder = self.folder.canonicalize().map_err(|error| format!("{}: {error}", self.folder.display()))?;
+        let folder = self.folder.canonicalize().map_err(|error| howdah_lab::reason::at(&self.folder, &error))?;
         let layout = layout::detect(&folder, None)?;
         let urls = urls(&layout.root, layout.front_controller.is_some());
         if urls.is_empty() {
@@ -116,6 +116,6 @@ fn write_new(file: &Path, text: &str) -> Result<(), String> {
         std::io::ErrorKind::AlreadyExists => {
             format!("{} exists already; --out names another file", file.display())
         }
-        _ => format!("{}: {error}", file.display()),
+        _ => howdah_lab::reason::at(file, &error),
     })
 }

@@ -51,7 +51,8 @@ impl LabRunOptions {
         }
         let folder = self.out.clone().unwrap_or_else(|| self.default_folder());
         // Before the race: an hour of measurements must not be lost because of a folder.
-        std::fs::create_dir_all(&folder).map_err(|error| format!("--out {}: {error}", folder.display()))?;
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| format!("--out {}", howdah_lab::reason::at(&folder, &error)))?;
         let interrupted = interrupt::flag()?;
         let options = Options {
             command: std::env::args().collect(),

@@ -1,0 +1,227 @@
+"""`howdah lab`: races of howdah, nginx + PHP-FPM and php -S, in quick form; failures of stacks; Ctrl-C."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from support.command_line import error_of, howdah
+from support.server import EXECUTABLE
+from support.waiting import wait_for
+
+PAGE = "<?php echo 'hello ', getmypid() > 0 ? 'world' : '';"
+SHORT = {"name": "clients", "connections": 4, "duration": "300ms", "warm_up": "50ms"}
+
+
+@pytest.fixture
+def lab(folder):
+    """Writes a lab.json for a folder with one page, with these changes; returns its path."""
+    folder.write("index.php", PAGE)
+
+    def write(**changes) -> Path:
+        content = {
+            "title": "A test",
+            "application": {"root": str(folder.root), "front_controller": "index.php", "php": "8.2"},
+            "workers": 2,
+            "stacks": ["howdah", "nginx-fpm", "php-s"],
+            "loads": [SHORT],
+            "checks": {"status": [200], "contains": "hello world"},
+            "rounds": 2,
+            **changes,
+        }
+        path = folder.root.parent / "lab.json"
+        path.write_text(json.dumps(content))
+        return path
+
+    return write
+
+
+@pytest.fixture(autouse=True)
+def place(monkeypatch):
+    """The folder for the labs' own folders; at the end, nothing is left in it and no process works there."""
+    # A short path: unix sockets are in it.
+    place = Path(tempfile.mkdtemp(prefix="lab-"))
+    place.chmod(0o755)
+    monkeypatch.setenv("TMPDIR", str(place))
+    yield place
+    assert processes_in(place) == []
+    place.rmdir()
+
+
+def run_lab(path: Path, *options: str) -> tuple[dict, subprocess.CompletedProcess]:
+    """Runs a lab to its end; returns its results."""
+    out = path.parent / "out"
+    result = howdah("lab", "run", path, "--out", out, *options, timeout=120)
+    assert result.returncode == 0, result.stderr
+    return json.loads((out / "results.json").read_text()), result
+
+
+def processes_in(place: Path) -> list[str]:
+    """The command lines of processes whose working folder is below `place`."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(os.readlink(process / "cwd")).startswith(f"{place}/"):
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_lab_races_three_servers_and_writes_its_results(lab):
+    rate = {"name": "rate", "schedule": "line(20, 40, 300ms) const(40, 300ms)", "warm_up": "0s"}
+    path = lab(loads=[SHORT, rate])
+    results, printed = run_lab(path)
+    assert results["format"] == 1 and results["outcome"] == {"state": "complete"}
+    assert [stack["name"] for stack in results["stacks"]] == ["howdah", "nginx-fpm", "php-s"]
+    assert results["skipped"] == []
+    # 3 stacks, 2 loads, 2 rounds; each stack once in each round.
+    assert len(results["runs"]) == 12
+    for round_ in (1, 2):
+        stacks = [run["stack"] for run in results["runs"] if run["round"] == round_ and run["load"] == "rate"]
+        assert sorted(stacks) == ["howdah", "nginx-fpm", "php-s"]
+    for run in results["runs"]:
+        # On a busy machine the load generator may be late; a run is void then, and that is right.
+        assert run["state"] in ("complete", "voided"), run
+        assert (run["failed"], set(run["statuses"])) == (0, {"200"}), run
+        assert run["right"] == run["requests"] == sum(count for _, count in run["latency"]["buckets"])
+        if run["load"] == "rate":
+            assert run["requests"] == 9 + 12
+        assert run["usage"]["pss_bytes"]["max"] > 1_000_000 and run["usage"]["processes"]["max"] >= 2, run["usage"]
+    # One php.ini: what the servers' PHP reports is the same.
+    by_name = {stack["name"]: stack for stack in results["stacks"]}
+    fpm, ours = by_name["nginx-fpm"]["php"], by_name["howdah"]["php"]
+    assert fpm["opcache"] and ours["opcache"] and fpm["version"] == ours["version"]
+    assert fpm["ini_digest"] == ours["ini_digest"], [check for check in results["checks"] if check["name"] == "php.ini"]
+    assert any(file["path"] == "nginx.conf" and file["is_configuration"] for file in by_name["nginx-fpm"]["files"])
+    responses = [check for check in results["checks"] if check["name"] == "the same response"]
+    assert [check["state"] for check in responses] == ["passed"]
+    for name in ("runs.csv", "summary.csv", "seconds.csv"):
+        assert len((path.parent / "out" / name).read_text().splitlines()) > 1
+    assert "requests/s" in printed.stdout and "nginx-fpm" in printed.stdout
+
+
+def test_stacks_that_cannot_be_raced_are_results_with_reasons(lab, folder):
+    stacks = folder.root.parent / "stacks"
+    (stacks / "absent").mkdir(parents=True)
+    program = {"label": "Absent", "names": ["no-such-program"], "version": ["-v"], "pattern": "(.)", "install": "get it"}
+    manifest = {"label": "absent", "programs": {"absent": program}, "processes": []}
+    (stacks / "absent" / "manifest.json").write_text(json.dumps(manifest))
+    other = folder.root.parent / "other"
+    other.mkdir(mode=0o755)
+    (other / "index.php").write_text("<?php echo 'hello world, too';")
+    dies = ["sh", "-c", "echo out of luck >&2; exit 7 # {{ port }}"]
+    path = lab(
+        stacks=[
+            "php-s",
+            "absent",
+            {"name": "other", "command": ["php8.2", "-S", "127.0.0.1:{{ port }}", "-t", str(other)]},
+            {"name": "dies", "command": dies},
+            "howdah-worker",
+        ],
+        rounds=1,
+    )
+    results, printed = run_lab(path, "--stacks-dir", str(stacks))
+    skipped = {stack["name"]: stack for stack in results["skipped"]}
+    assert [stack["name"] for stack in results["stacks"]] == ["php-s"]
+    assert (skipped["absent"]["reason"], skipped["absent"]["remedy"]) == ("Absent is not installed", "get it")
+    assert "another body" in skipped["other"]["reason"], skipped["other"]
+    assert "ended" in skipped["dies"]["reason"] and skipped["dies"]["log"] == ["out of luck"], skipped["dies"]
+    assert "application/scripts/howdah-worker" in skipped["howdah-worker"]["remedy"]
+    assert "skipped: absent: Absent is not installed" in printed.stdout
+
+
+def test_a_stack_that_dies_under_load_is_a_failed_run_with_its_log(lab, folder):
+    # The first requests are those of the checks before the race.
+    folder.write("server.py", DYING_SERVER)
+    path = lab(
+        stacks=[{"name": "dies", "command": ["python3", f"{folder.root}/server.py", "{{ port }}"]}, "php-s"],
+        checks={"status": [200]},
+        varies=["(?s).*"],
+        loads=[{"name": "clients", "connections": 2, "requests": 100, "warm_up": "0s"}],
+        rounds=1,
+    )
+    results, _ = run_lab(path)
+    runs = {run["stack"]: run for run in results["runs"]}
+    assert runs["dies"]["state"] == "failed", runs["dies"]
+    assert "under load" in runs["dies"]["reason"] and "the end" in runs["dies"]["log"]
+    assert runs["php-s"]["state"] in ("complete", "voided")
+
+
+DYING_SERVER = """
+import http.server, sys, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    count = 0
+    def do_GET(self):
+        Handler.count += 1
+        if Handler.count > 40:
+            print("the end", flush=True)
+            os._exit(3)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=UTF-8")
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+    def log_message(self, *_): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def test_ctrl_c_stops_all_servers_and_writes_what_was_measured(lab, place):
+    long = {"name": "long", "connections": 2, "duration": "10m"}
+    path = lab(loads=[SHORT, long], stacks=["nginx-fpm"])
+    out = path.parent / "out"
+    log = path.parent / "log"
+    with open(log, "wb") as output:
+        process = subprocess.Popen([EXECUTABLE, "lab", "run", path, "--out", out], stdout=output, stderr=output)
+    try:
+        wait_for(lambda: ", clients: " in log.read_text(), timeout=60)
+        assert processes_in(place) != []
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 1, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    results = json.loads((out / "results.json").read_text())
+    assert results["outcome"] == {"state": "interrupted"}
+    assert results["runs"][0]["load"] == "clients" and results["runs"][0]["right"] > 0
+    assert "interrupted" in log.read_text()
+
+
+def test_other_machines_need_a_flag(lab):
+    path = lab(stacks=[{"name": "remote", "url": "http://192.0.2.1:8080"}])
+    assert "--allow-remote" in error_of(howdah("lab", "run", path))
+
+
+def test_a_wrong_lab_is_rejected_with_the_path_of_the_value(lab):
+    path = lab(loads=[{"name": "x", "schedule": "cosnt(1, 5s)"}])
+    message = error_of(howdah("lab", "run", path))
+    assert "lab.json: loads[0]/schedule: " in message and "const(rate, time)" in message
+    assert "howdah lab init" in error_of(howdah("lab", "run", path.with_name("none.json")))
+    assert "it has howdah, nginx-fpm, php-s" in error_of(howdah("lab", "run", lab(), "--stacks", "apache"))
+
+
+def test_init_writes_a_lab_that_runs(lab, folder):
+    lab()
+    path = folder.root.parent / "new.json"
+    printed = howdah("lab", "init", folder.root, "--out", path).stdout
+    assert "stacks, 1 URLs" in printed
+    assert {"howdah", "nginx-fpm", "php-s"} <= {stack for stack in json.loads(path.read_text())["stacks"] if isinstance(stack, str)}
+    assert "exists already" in error_of(howdah("lab", "init", folder.root, "--out", path))
+    content = {**json.loads(path.read_text()), "loads": [SHORT], "rounds": 1}
+    path.write_text(json.dumps(content))
+    results, _ = run_lab(path, "--stacks", "php-s", "--quick")
+    assert results["quick"] and len(results["runs"]) == 1
+
+
+def test_stacks_prints_each_stack_with_its_version_or_its_remedy():
+    lines = {line.split()[0]: line for line in howdah("lab", "stacks").stdout.splitlines()}
+    assert "nginx 1." in lines["nginx-fpm"] and "PHP-FPM 8." in lines["nginx-fpm"]
+    assert "not here" in lines["php-pm"] or "PHP-PM" in lines["php-pm"]
+    listed = json.loads(howdah("lab", "stacks", "--json").stdout)
+    assert {"stack", "installed"} <= set(listed[0])
