@@ -9,10 +9,12 @@
 //! - [`results`]: all that a lab measured, as results.json holds it
 //! - [`report`]: the report of a lab, one HTML file
 //! - [`reason`]: errors of the system, for people
+//! - [`comparison`]: two results, and what changed
 //! - [`constant_rates`]: the engine of `howdah-load`
 
 #![forbid(unsafe_code)]
 
+pub mod comparison;
 pub mod constant_rates;
 pub mod load;
 pub mod measure;

@@ -9,6 +9,11 @@ pub fn text(value: &Value, name: &str) -> String {
     value.get(name).and_then(Value::as_str).map(plain).unwrap_or_default()
 }
 
+/// Several lines, each made safe for a terminal.
+pub fn plain_lines(text: &str) -> String {
+    text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
+}
+
 /// A number of bytes with its unit, for example `12.3 MiB`.
 pub fn bytes(number: u64) -> String {
     match number {
@@ -21,6 +26,11 @@ pub fn bytes(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_stay_lines_without_control_characters() {
+        assert_eq!(plain_lines("a\u{1b}[2J\nb\n"), "a\\u{1b}[2J\nb\n");
+    }
 
     #[test]
     fn bytes_have_a_unit() {

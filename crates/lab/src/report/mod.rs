@@ -11,7 +11,7 @@
 mod chart_data;
 mod contents;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 pub(crate) mod page;
 mod pairs;
 mod tables;
@@ -20,6 +20,7 @@ pub(crate) mod words;
 
 pub use verdict::{Confidence, ConfidenceLevel, LoadFindings, VerdictText, verdict};
 
+use crate::reason;
 use crate::results::Results;
 use std::path::Path;
 
@@ -29,7 +30,7 @@ use std::path::Path;
 /// The file cannot be written. The message names it.
 pub fn write_html(results: &Results, path: &Path) -> Result<(), String> {
     let html = html(results)?;
-    std::fs::write(path, html).map_err(|error| format!("{}: {error}", path.display()))
+    std::fs::write(path, html).map_err(|error| reason::at(path, &error))
 }
 
 /// The report.

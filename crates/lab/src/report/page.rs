@@ -20,8 +20,11 @@ const SCRIPT: &str = concat!(
     include_str!("assets/page.js"),
     "})();\n"
 );
-const TEMPLATES: [(&str, &str); 2] =
-    [("frame.html", include_str!("assets/frame.html")), ("report.html", include_str!("assets/report.html"))];
+const TEMPLATES: [(&str, &str); 3] = [
+    ("frame.html", include_str!("assets/frame.html")),
+    ("report.html", include_str!("assets/report.html")),
+    ("comparison.html", include_str!("assets/comparison.html")),
+];
 
 /// A page of its own: no other file and no network is needed to read it.
 ///

@@ -4,9 +4,13 @@
 //! - [`init`]: writes a lab.json
 //! - [`stacks`]: which stacks this machine can run
 //! - [`interrupt`]: Ctrl-C ends a lab in order
+//! - [`compare`]: what changed between two results
+//! - [`report`]: the report of a result, again
 
+mod compare;
 mod init;
 mod interrupt;
+mod report;
 mod run;
 mod stacks;
 
@@ -27,6 +31,10 @@ enum Command {
     Init(init::LabInitOptions),
     /// Print which stacks this machine can run, which it cannot, and what to install.
     Stacks(stacks::LabStacksOptions),
+    /// Compare two results: what changed, and with which confidence.
+    Compare(compare::LabCompareOptions),
+    /// Write the report of a result again, and print its verdict.
+    Report(report::LabReportOptions),
 }
 
 // === impl LabCommand ===
@@ -41,6 +49,8 @@ impl LabCommand {
             Command::Run(options) => options.run(),
             Command::Init(options) => options.run(),
             Command::Stacks(options) => options.run(),
+            Command::Compare(options) => options.run(),
+            Command::Report(options) => options.run(),
         }
     }
 }
