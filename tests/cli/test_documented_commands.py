@@ -2,13 +2,14 @@
 
 Each page's commands run in an own mount and network namespace, in which /srv/shop, the state directory and all ports are
 free. The current folder has what the pages name: the configurations FILE and shop.json, the folder DIR with worker.php and server.php, a
-certificate.
+certificate, results of a lab in before and after.
 """
 
 import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -98,6 +99,9 @@ def place(tmp_path) -> Path:
          "-keyout", place / "privkey.pem", "-out", place / "fullchain.pem"],
         check=True, capture_output=True,
     )  # fmt: skip
+    for name in ("before", "after"):
+        (place / name).mkdir()
+        shutil.copy(REPOSITORY / "crates/lab/testdata/results-sample.json", place / name / "results.json")
     (place / "bin").mkdir()
     (place / "bin/howdah").symlink_to(EXECUTABLE)
     (place / "target/release").mkdir(parents=True)
