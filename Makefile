@@ -1,6 +1,6 @@
 # The two commands: `make run` serves an example, `make test` passes all tests. Both install what is missing.
 
-.PHONY: run build test lint quick-checks clippy packages test-packages build-ci ui browser-tests unit-build unit loom e2e fuzz stress sanitize miri acme-tests
+.PHONY: run build test lint quick-checks clippy packages test-packages build-ci ui browser-tests unit-build unit loom e2e fuzz promtool stress sanitize miri acme-tests
 
 # Clippy and the unit tests compile crates/php against this one.
 export HOWDAH_PHP_CONFIG ?= php-config8.2
@@ -74,6 +74,11 @@ FUZZ_SECONDS ?= 600
 fuzz:
 	HOWDAH_FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/ci-cargo test --profile ci --locked --package howdah-channel --test fuzz_programs
 	HOWDAH_FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/ci-cargo test --profile ci --locked --package howdah-config --test fuzz_documents
+
+# The exposition, the alerts and the scrape configuration, checked by promtool: Debian's package takes longer to install than `make test` has time.
+promtool: build-ci
+	@command -v promtool >/dev/null || apt-get install -y --no-install-recommends prometheus
+	HOWDAH=target/ci/howdah scripts/check-promtool
 
 # Finds tests that pass by luck: the unit tests 20 times, the end-to-end tests 3 times, while all cores are busy.
 stress: build-ci

@@ -207,6 +207,7 @@ EVERYTHING = {
     },
     "settings": {
         "listen_threads": 2,
+        "metrics": {"listen": "*:8399", "allow": ["192.0.2.0/24"]},
         "http": {
             "header_read_timeout": 1,
             "body_read_timeout": 1,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use crate::address::Address;
 use crate::application::Application;
 use crate::document::Document;
 use crate::error::Error;
@@ -108,6 +109,14 @@ impl Configuration {
             names: std::mem::take(&mut scope.names),
             warnings: Vec::new(),
         };
+        if let Some(metrics) = &configuration.settings.metrics
+            && let Some(listener) =
+                configuration.listeners.iter().find(|listener| listener.address == Address::Tcp(metrics.listen))
+        {
+            let path = "settings/metrics/listen";
+            let problem = format!("{path}: listeners/{} has the same address; choose another port", listener.address);
+            return Err(Error::configuration(problem));
+        }
         Ok(Self { warnings: scope.into_warnings(), ..configuration })
     }
 

@@ -103,6 +103,7 @@ pub use settings::compression::{Compression, Compressor, Encoding};
 pub use settings::error_pages::{ErrorPage, ErrorPages};
 pub use settings::http::Http;
 pub use settings::log_skip::LogSkip;
+pub use settings::metrics::MetricsSettings;
 pub use settings::mime_types::MimeTypes;
 pub use settings::telemetry::{Telemetry, TelemetryProtocol};
 pub use template::path::PathTemplate;

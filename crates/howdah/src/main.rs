@@ -1,5 +1,5 @@
-//! `howdah`: the command line, and the supervisor, the router, the process that obtains certificates, and the launcher of
-//! HTTP applications, which run the same executable under other titles.
+//! `howdah`: the command line, and the supervisor, the router, the process that obtains certificates, the process of the metrics
+//! listener, and the launcher of HTTP applications, which run the same executable under other titles.
 //!
 //! - [`command_line`]: assembles the commands and reads the arguments
 //! - [`commands`]: one module for each command: its options and what it does
@@ -39,9 +39,13 @@ fn main() -> ExitCode {
         return howdah_supervisor::launcher::main();
     }
     let is_acme = title == OsStr::new(howdah_supervisor::ACME_TITLE);
+    let is_exporter = title == OsStr::new(howdah_supervisor::EXPORTER_TITLE);
     let is_supervisor = title == OsStr::new(howdah_supervisor::SUPERVISOR_TITLE);
-    let _diagnostics =
-        diagnostics::start(if is_router || is_supervisor { Writing::Background } else { Writing::Direct });
+    let _diagnostics = diagnostics::start(if is_router || is_supervisor || is_exporter {
+        Writing::Background
+    } else {
+        Writing::Direct
+    });
     if is_supervisor {
         // `ps -o comm` and `top` show this name. The default is "exe", as the process was started from /proc/self/exe.
         let _ = rustix::thread::set_name(c"howdah");
@@ -52,6 +56,9 @@ fn main() -> ExitCode {
     } else if is_acme {
         let _ = rustix::thread::set_name(c"howdah-acme");
         howdah_acme::main()
+    } else if is_exporter {
+        let _ = rustix::thread::set_name(c"howdah-metrics");
+        howdah_exporter::main()
     } else {
         command_line::main()
     }

@@ -5,6 +5,7 @@ pub(crate) mod compression;
 pub(crate) mod error_pages;
 pub(crate) mod http;
 pub(crate) mod log_skip;
+pub(crate) mod metrics;
 pub(crate) mod mime_types;
 pub(crate) mod telemetry;
 
@@ -12,10 +13,11 @@ use crate::error::Error;
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
 use crate::settings::http::Http;
+use crate::settings::metrics::MetricsSettings;
 use crate::settings::telemetry::Telemetry;
 
 pub(crate) const OPTIONS: Options = Options {
-    known: &["listen_threads", "http", "telemetry", "user", "group"],
+    known: &["listen_threads", "http", "metrics", "telemetry", "user", "group"],
     unsupported: &[(
         "js_module",
         "it does not run JavaScript; use texts with variables, such as \"/srv/$host$uri\", and \"match\" instead, \
@@ -32,6 +34,8 @@ pub struct Settings {
     pub listen_threads: Option<u32>,
     /// Limits and timeouts of HTTP.
     pub http: Http,
+    /// Where Prometheus reads the numbers of howdah.
+    pub metrics: Option<MetricsSettings>,
     /// Where traces are sent.
     pub telemetry: Option<Telemetry>,
     /// The user of applications without a user, and of a router without its own, if howdah starts as root.
@@ -48,6 +52,7 @@ impl Settings {
         Ok(Self {
             listen_threads: object.read("listen_threads", |node| node.integer(1..=MAX_THREADS, "threads"))?,
             http: object.read("http", |node| Http::read(node, scope))?.unwrap_or_default(),
+            metrics: object.read("metrics", MetricsSettings::read)?,
             telemetry: object.read("telemetry", |node| Telemetry::read(node, scope))?,
             user: object.read("user", Node::nonempty_string)?,
             group: object.read("group", Node::nonempty_string)?,

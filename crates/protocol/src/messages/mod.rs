@@ -3,11 +3,13 @@
 //! - [`prototype`]: between the supervisor and a prototype
 //! - [`router`]: between the supervisor and the router
 //! - [`acme`]: between the supervisor and the process that obtains certificates
+//! - [`exporter`]: between the supervisor and the process of the metrics listener
 //! - [`launch`]: the order to start a program that is not howdah's own
 //! - [`confinement`], [`generation_paths`], [`process_end`], [`warm_up`]: what the messages contain
 
 pub mod acme;
 pub mod confinement;
+pub mod exporter;
 pub mod generation_paths;
 pub mod launch;
 pub mod process_end;

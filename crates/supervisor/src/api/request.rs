@@ -47,6 +47,13 @@ impl RecordingKind {
 // === impl ControlRequest ===
 
 impl ControlRequest {
+    /// A request of the metrics listener, and where its reply arrives.
+    pub fn scrape(format: Format) -> (ControlRequest, oneshot::Receiver<Reply>) {
+        let (reply, receiver) = oneshot::channel();
+        let (method, path) = ("GET".to_owned(), "/metrics".to_owned());
+        (ControlRequest { method, path, if_match: None, format, body: Vec::new(), reply }, receiver)
+    }
+
     /// Whether it changes something, and waits for the change before it.
     pub fn is_change(&self) -> bool {
         self.method != "GET" || self.path.starts_with("/control/")

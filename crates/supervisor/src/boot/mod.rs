@@ -10,6 +10,7 @@ use crate::control::Control;
 use crate::control::acme::AcmeControl;
 use crate::control::change::Origin;
 use crate::control::changes::Changes;
+use crate::control::exporter::ExporterHandle;
 use crate::control::router::RouterHandle;
 use crate::control::runtime::Runtime;
 use crate::control::stage::Stage;
@@ -111,6 +112,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         stage: Stage::Booting,
         generations: Generations::new(threads),
         router: RouterHandle::new(router_account, threads),
+        exporter: ExporterHandle::default(),
         listeners: Listeners::default(),
         certificates,
         acme,
@@ -123,6 +125,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         requests,
         control_listeners,
         api: Api::default(),
+        scrapes: Vec::new(),
         control: Control::new(changes, runtime),
         sweep,
         log_file: start.log_file,

@@ -22,6 +22,8 @@ pub struct ActiveConfiguration {
     pub listeners: Vec<u64>,
     /// The access to each of them.
     pub socket_access: Vec<SocketAccess>,
+    /// The listening socket of `settings/metrics`.
+    pub metrics_listener: Option<u64>,
     /// The access log while one is configured. A router that is started again writes to the same file.
     pub access_log: Option<AccessLogFile>,
 }
@@ -38,9 +40,15 @@ impl ActiveConfiguration {
             generations: BTreeMap::new(),
             failures: BTreeMap::new(),
             listeners: Vec::new(),
+            metrics_listener: None,
             socket_access: Vec::new(),
             access_log: None,
         }
+    }
+
+    /// All its listening sockets.
+    pub fn sockets(&self) -> Vec<u64> {
+        self.listeners.iter().copied().chain(self.metrics_listener).collect()
     }
 
     /// Takes over the access log of the other configuration if both write to the same file: that one may have been

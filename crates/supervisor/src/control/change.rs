@@ -12,7 +12,7 @@ use crate::os::files::logs::AccessLogFile;
 use crate::os::listen::{ChosenBy, Listeners, SocketAccess};
 use crate::plan::application::{Plan, check_settings, check_user_files};
 use crate::plan::planning::{Planned, Planning};
-use howdah_config::Configuration;
+use howdah_config::{Address, Configuration};
 use howdah_protocol::messages::generation_paths::PinnedLink;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -253,6 +253,7 @@ impl Change {
         if !matches!(self.origin, Origin::Check) {
             self.next.listeners =
                 open_listeners(configuration, &self.next.socket_access, &mut runtime.listeners, chosen_by)?;
+            self.next.metrics_listener = open_metrics_listener(configuration, &mut runtime.listeners)?;
         }
         if let Origin::Deploy(deploy) = &self.origin {
             for plan in &mut plans {
@@ -305,6 +306,14 @@ fn open_listeners(
         }
     });
     ids.collect()
+}
+
+/// The socket of the metrics listener, as above.
+fn open_metrics_listener(configuration: &Configuration, listeners: &mut Listeners) -> Result<Option<u64>, String> {
+    let Some(metrics) = &configuration.settings.metrics else { return Ok(None) };
+    let address = Address::Tcp(metrics.listen);
+    let opened = listeners.find(&address).map_or_else(|| listeners.open(&address, ChosenBy::Metrics), Ok);
+    opened.map(Some).map_err(|problem| format!("settings/metrics/listen: {problem}"))
 }
 
 // === impl Deploy ===

@@ -109,6 +109,11 @@ impl Changes {
         }
     }
 
+    /// Whether the router switches to another configuration.
+    pub fn is_switching(&self) -> bool {
+        self.change.as_ref().is_some_and(Change::is_switching)
+    }
+
     /// Whether a change is in progress.
     pub fn is_busy(&self) -> bool {
         self.change.is_some()
@@ -338,7 +343,7 @@ impl Changes {
         if !runtime.router.is_running() {
             return self.start_router(runtime, now);
         }
-        runtime.listeners.block_new_connections(&self.active.listeners);
+        runtime.listeners.block_new_connections(&self.active.sockets());
         if let Err(error) = runtime.configure_router(&self.active, now) {
             self.switch_back(&format!("the router cannot be configured: {error}"), runtime, now);
         }
@@ -355,7 +360,9 @@ impl Changes {
         let Some(Change { next, .. }) = &self.change else { return Ok(()) };
         let listeners = next.listeners.iter().zip(&next.configuration.listeners);
         let mut new = listeners.filter(|(id, _)| !self.active.listeners.contains(id));
-        new.try_for_each(|(id, listener)| runtime.listeners.listen(*id, listener.backlog, self.chosen_by()))
+        new.try_for_each(|(id, listener)| runtime.listeners.listen(*id, listener.backlog, self.chosen_by()))?;
+        let metrics = next.metrics_listener.filter(|id| self.active.metrics_listener != Some(*id));
+        metrics.map_or(Ok(()), |id| runtime.listeners.listen(id, None, ChosenBy::Metrics))
     }
 
     /// Stores the next configuration, unless it is stored already. On a read-only file system, the one of the command
@@ -390,9 +397,9 @@ impl Changes {
         }
         runtime.router.on_configured(&self.active.listeners);
         // A router that was restarted reports this, too, while the next change still boots: its sockets are kept then.
-        let mut listeners = self.active.listeners.clone();
+        let mut listeners = self.active.sockets();
         let switched = self.change.take_if(|change| change.is_switching());
-        listeners.extend(self.change.iter().flat_map(|change| &change.next.listeners));
+        listeners.extend(self.change.iter().flat_map(|change| change.next.sockets()));
         runtime.listeners.retain(&listeners);
         if switched.is_some() {
             self.warnings.log(&self.active, runtime);
@@ -553,7 +560,7 @@ impl Changes {
             }
         }
         runtime.discard(&change.started);
-        runtime.listeners.retain(&self.active.listeners);
+        runtime.listeners.retain(&self.active.sockets());
         match change.origin {
             Origin::Request(request) => request.fail(reason),
             Origin::Deploy(deploy) => {

@@ -7,6 +7,7 @@
 //! - [`deploys`]: applications that are reloaded because [watching threads](watch) found a new release or file
 //! - [`runtime`]: the generations, the [router], the listening sockets, and what the router [is sent](hand_over) of them
 //! - [`acme`]: certificates that howdah obtains by itself
+//! - [`exporter`]: the process of the metrics listener
 //! - [`shutdown`]: the [stages](stage) in which everything exits
 //!
 //! A change that fails leaves what ran before. If the configuration of the command line fails, the supervisor exits, with
@@ -19,6 +20,7 @@ pub mod change;
 pub mod change_request;
 pub mod changes;
 pub mod deploys;
+pub mod exporter;
 pub mod hand_over;
 pub mod retries;
 pub mod router;
@@ -38,6 +40,7 @@ use active::ActiveConfiguration;
 use changes::{Changes, Configured};
 use deploys::Deploys;
 use howdah_protocol::messages::acme::FromAcme;
+use howdah_protocol::messages::exporter::FromExporter;
 use howdah_protocol::messages::process_end::ProcessEnd;
 use howdah_protocol::messages::router::{FromRouter, ToRouter};
 use runtime::Runtime;
@@ -71,6 +74,8 @@ pub enum ControlEvent {
     Acme(Option<FromAcme>),
     /// A message of the router; `None` when it has closed its socket.
     Router(Option<FromRouter>),
+    /// A message of the process of the metrics listener; `None` when it has closed its socket.
+    Exporter(Option<FromExporter>),
     /// An event of the processes of this generation.
     Generation(u64, GenerationEvent),
 }
@@ -111,6 +116,9 @@ impl Control {
         if let Poll::Ready(message) = self.runtime.acme.poll_receive(cx) {
             return Poll::Ready(ControlEvent::Acme(message));
         }
+        if let Poll::Ready(message) = self.runtime.exporter.poll_receive(cx) {
+            return Poll::Ready(ControlEvent::Exporter(message));
+        }
         for _ in 0..2 {
             let event = match self.reads_router_first {
                 true => self.runtime.router.poll_receive(cx).map(ControlEvent::Router),
@@ -134,6 +142,7 @@ impl Control {
                 acme.on_message(message, certificates, now);
             }
             ControlEvent::Router(Some(message)) => self.on_router_message(message, now),
+            ControlEvent::Exporter(message) => self.runtime.exporter.on_message(message),
             ControlEvent::Router(None) => self.runtime.router.on_close(now),
             ControlEvent::Generation(id, event) => self.runtime.generations.on_event(id, event, now),
         }
@@ -202,6 +211,9 @@ impl Control {
         self.runtime.generations.receive_pending(&dead, now);
         let (router, others): (Vec<_>, Vec<_>) =
             dead.into_iter().partition(|(pid, _)| self.runtime.router.is_process(*pid));
+        let (exporter, others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|(pid, _)| self.runtime.exporter.is_process(*pid));
+        exporter.into_iter().for_each(|(_, end)| self.runtime.exporter.on_death(end, now));
         for (_, end) in router {
             self.on_router_death(end, now);
         }
@@ -241,6 +253,12 @@ impl Control {
     /// missed a message are replaced.
     pub fn settle(&mut self, now: Instant) {
         let Control { changes, deploys, runtime, .. } = self;
+        if matches!(runtime.stage, Stage::Serving) {
+            if !changes.is_switching() {
+                runtime.exporter.update(changes.active(), now);
+            }
+            runtime.exporter.start_due(runtime.router.account(), &runtime.listeners, now);
+        }
         for ended in changes.take_ended_deploys() {
             deploys.on_ended(ended, changes, runtime, now);
         }
@@ -313,12 +331,13 @@ impl Control {
 
     /// When [`Self::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let Runtime { generations, router, stage, acme, certificates, .. } = &self.runtime;
+        let Runtime { generations, router, exporter, stage, acme, certificates, .. } = &self.runtime;
         // A change in progress comes first.
         let retry_at = self.changes.retry_at().filter(|_| self.is_idle());
         let deadlines = [
             generations.next_deadline(),
             router.next_deadline(),
+            exporter.next_deadline(),
             stage.deadline(),
             self.changes.next_deadline(),
             retry_at,

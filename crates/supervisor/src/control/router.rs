@@ -107,6 +107,11 @@ impl RouterHandle {
         self.threads
     }
 
+    /// The account that it runs as.
+    pub fn account(&self) -> &UserAccount {
+        &self.account.account
+    }
+
     /// The account that it runs as, if only root could choose it.
     pub fn account_by_root(&self) -> Option<&RouterAccount> {
         Some(&self.account).filter(|router| router.account.ids.is_some())

@@ -2,6 +2,7 @@
 
 use crate::control::acme::AcmeControl;
 use crate::control::active::ActiveConfiguration;
+use crate::control::exporter::ExporterHandle;
 use crate::control::hand_over::{HandOver, Known};
 use crate::control::router::RouterHandle;
 use crate::control::stage::Stage;
@@ -24,6 +25,8 @@ pub struct Runtime {
     pub generations: Generations,
     /// The router.
     pub router: RouterHandle,
+    /// The process of the metrics listener.
+    pub exporter: ExporterHandle,
     /// The listening sockets of the applications.
     pub listeners: Listeners,
     /// The certificates that the router serves.

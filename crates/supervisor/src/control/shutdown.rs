@@ -26,6 +26,7 @@ pub fn drain(changes: &mut Changes, runtime: &mut Runtime, now: Instant) {
     // A change that the router switches to already is finished.
     changes.fail_unswitched("howdah is shutting down", runtime, now);
     runtime.router.cancel_start();
+    runtime.exporter.stop();
     runtime.listeners.block_new_connections(&[]);
     runtime.listeners.close();
     if runtime.router.is_running() {
@@ -52,6 +53,7 @@ pub fn quit(changes: &mut Changes, runtime: &mut Runtime, now: Instant) {
     runtime.stage = Stage::Killing(now + KILL_GRACE);
     changes.finish_switch();
     runtime.router.cancel_start();
+    runtime.exporter.stop();
     runtime.listeners.close();
     runtime.router.kill();
     runtime.generations.kill_all();
@@ -81,5 +83,6 @@ pub fn on_time(changes: &mut Changes, runtime: &mut Runtime, now: Instant) {
 pub fn is_over(runtime: &Runtime) -> bool {
     matches!(runtime.stage, Stage::Stopping(_) | Stage::Killing(_))
         && !runtime.router.is_running()
+        && !runtime.exporter.is_running()
         && runtime.generations.are_over()
 }

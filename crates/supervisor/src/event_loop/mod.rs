@@ -5,8 +5,10 @@
 
 mod banner;
 
+use crate::api::reply::Reply;
 use crate::api::request::ControlRequest;
 use crate::api::routes::Api;
+use crate::control::exporter::Scrape;
 use crate::control::stage::Stage;
 use crate::control::{Control, ControlEvent};
 use crate::os::files::logs;
@@ -20,7 +22,8 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::Instant;
-use tokio::sync::mpsc;
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::{mpsc, oneshot};
 
 /// The supervisor.
 #[derive(Debug)]
@@ -33,6 +36,8 @@ pub struct Supervisor {
     pub control_listeners: Listeners,
     /// The requests that wait.
     pub api: Api,
+    /// Requests of the metrics listener, and where their texts arrive.
+    pub scrapes: Vec<(Scrape, oneshot::Receiver<Reply>)>,
     /// Everything that runs.
     pub control: Control,
     /// Kills the processes that PHP left running.
@@ -131,9 +136,11 @@ impl Supervisor {
                 self.control.on_time(now);
             }
         }
+        self.begin_scrapes(now);
         if self.control.runtime.router.take_new_load() {
             self.api.on_load(&mut self.control);
         }
+        self.end_scrapes();
         self.control.settle(now);
         self.announce();
         loop {
@@ -145,6 +152,31 @@ impl Supervisor {
                 return Ok(());
             }
         }
+    }
+
+    /// Passes requests of the metrics listener on to the API.
+    fn begin_scrapes(&mut self, now: Instant) {
+        for scrape in self.control.runtime.exporter.take_scrapes() {
+            let (request, reply) = ControlRequest::scrape(scrape.format);
+            self.scrapes.push((scrape, reply));
+            self.api.on_request(request, &mut self.control, now);
+        }
+    }
+
+    /// Sends the texts that are there.
+    fn end_scrapes(&mut self) {
+        let exporter = &mut self.control.runtime.exporter;
+        self.scrapes.retain_mut(|(scrape, reply)| match reply.try_recv() {
+            Err(TryRecvError::Empty) => true,
+            Ok(Reply::Answer(answer)) if answer.status == 200 => {
+                exporter.answer(*scrape, Some(&answer.body));
+                false
+            }
+            Ok(_) | Err(TryRecvError::Closed) => {
+                exporter.answer(*scrape, None);
+                false
+            }
+        });
     }
 
     fn on_signal(&mut self, request: SignalRequest, now: Instant) {

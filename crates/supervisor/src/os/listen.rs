@@ -58,6 +58,8 @@ pub enum ChosenBy {
     Option,
     /// `listeners` in the configuration
     Configuration,
+    /// `settings/metrics` in the configuration
+    Metrics,
     /// `--control`
     Control,
 }
@@ -347,6 +349,7 @@ fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String 
     let option = match chosen_by {
         ChosenBy::Option => "with --listen",
         ChosenBy::Configuration => "in \"listeners\"",
+        ChosenBy::Metrics => "in \"listen\"",
         ChosenBy::Control => "with --control",
     };
     match (error.kind(), address) {

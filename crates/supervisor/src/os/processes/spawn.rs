@@ -19,6 +19,8 @@ use std::process::{Command, Stdio};
 
 /// The router's `argv[0]`.
 pub const ROUTER_TITLE: &str = "howdah: router";
+/// The `argv[0]` of the process of the metrics listener.
+pub const EXPORTER_TITLE: &str = "howdah: metrics";
 /// The `argv[0]` of a process that becomes another program.
 pub const LAUNCHER_TITLE: &str = "howdah: launcher";
 
@@ -85,6 +87,13 @@ pub fn router() -> io::Result<(Pid, ControlSocket)> {
 pub fn acme() -> io::Result<(Pid, ControlSocket)> {
     let mut command = Command::new("/proc/self/exe");
     command.arg0(ACME_TITLE);
+    spawn(command, Stdio::null())
+}
+
+/// Starts the process of the metrics listener: this executable, under another title.
+pub fn exporter() -> io::Result<(Pid, ControlSocket)> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(EXPORTER_TITLE);
     spawn(command, Stdio::null())
 }
 

@@ -1,0 +1,29 @@
+//! The process that answers Prometheus on `settings/metrics/listen`.
+//!
+//! The supervisor reads no byte of an HTTP client, and the router may be the process that the numbers are about: it may
+//! hang, or be dead. So a small process of its own reads the requests, and gets the text from the supervisor.
+//!
+//! - `process`: the boot message, the privileges, and the texts of the supervisor
+//! - `texts`: the texts that requests wait for
+//! - `server`: the connections and their requests
+//!
+//! It has the user of the router, few connections, and short timeouts. The supervisor starts another one if it dies.
+
+#![forbid(unsafe_code)]
+
+mod process;
+mod server;
+mod texts;
+
+use std::process::ExitCode;
+
+/// Runs until the supervisor stops it.
+pub fn main() -> ExitCode {
+    match process::run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "the process of the metrics listener ends");
+            ExitCode::FAILURE
+        }
+    }
+}
