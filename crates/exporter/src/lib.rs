@@ -1,7 +1,7 @@
 //! The process that answers Prometheus on `settings/metrics/listen`.
 //!
 //! The supervisor reads no byte of an HTTP client, and the router may be the process that the numbers are about: it may
-//! hang, or be dead. So a small process of its own reads the requests, and gets the text from the supervisor.
+//! hang, or be dead. Therefore a small process of its own reads the requests, and gets the text from the supervisor.
 //!
 //! - `process`: the boot message, the privileges, and the texts of the supervisor
 //! - `texts`: the texts that requests wait for

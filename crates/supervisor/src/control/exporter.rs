@@ -165,7 +165,7 @@ impl ExporterHandle {
         std::mem::take(&mut self.scrapes)
     }
 
-    /// Sends the text for a request; `None` if there is none.
+    /// Sends the text for a request; `None` if there is no text.
     pub fn answer(&mut self, scrape: Scrape, text: Option<&[u8]>) {
         let Some(process) = self.process.as_mut().filter(|process| process.pid == scrape.pid) else { return };
         match text.map(memory_file) {
