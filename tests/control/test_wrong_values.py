@@ -210,6 +210,7 @@ EVERYTHING = {
         "metrics": {"listen": "*:8399", "allow": ["192.0.2.0/24"]},
         "http": {
             "header_read_timeout": 1,
+            "request_id": {"accept": False, "response": True},
             "body_read_timeout": 1,
             "send_timeout": 1,
             "idle_timeout": 1,

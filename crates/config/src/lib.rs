@@ -105,6 +105,7 @@ pub use settings::http::Http;
 pub use settings::log_skip::LogSkip;
 pub use settings::metrics::MetricsSettings;
 pub use settings::mime_types::MimeTypes;
+pub use settings::request_id::RequestIdSettings;
 pub use settings::telemetry::{Telemetry, TelemetryProtocol};
 pub use template::path::PathTemplate;
 pub use template::text::{Template, TemplatePart};

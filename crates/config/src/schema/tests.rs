@@ -213,6 +213,7 @@ fn the_schema_and_the_parser_have_the_same_options() {
         ("settings: http: static", crate::settings::http::STATIC_OPTIONS),
         ("settings: http: compression", crate::settings::compression::OPTIONS),
         ("settings: http: compression: compressors", crate::settings::compression::COMPRESSOR_OPTIONS),
+        ("settings: http: request_id", crate::settings::request_id::OPTIONS),
         ("settings: metrics", crate::settings::metrics::OPTIONS),
         ("settings: telemetry", crate::settings::telemetry::OPTIONS),
         ("access_log", crate::settings::access_log::OPTIONS),

@@ -37,6 +37,27 @@ pub enum LogDestination {
     Stdout,
 }
 
+/// The name of the format with stable names.
+const STANDARD: &str = "json";
+/// Its members. A name is not changed, and none is removed.
+const STANDARD_MEMBERS: [(&str, &str); 15] = [
+    ("time", "$time_iso8601"),
+    ("application", "$application"),
+    ("request_id", "$request_id"),
+    ("trace_id", "$trace_id"),
+    ("client", "$remote_addr"),
+    ("user", "$remote_user"),
+    ("host", "$host"),
+    ("method", "$method"),
+    ("uri", "$request_uri"),
+    ("status", "$status"),
+    ("body_bytes", "$body_bytes_sent"),
+    ("seconds", "$request_time"),
+    ("referer", "$header_referer"),
+    ("user_agent", "$header_user_agent"),
+    ("content_type", "$response_header_content_type"),
+];
+
 /// The format of a line. A variable without a value is written as `-`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogFormat {
@@ -44,6 +65,8 @@ pub enum LogFormat {
     Text(Template),
     /// A JSON object with these members, all strings, in this order. There is at least one.
     Json(Vec<(String, Template)>),
+    /// `"json"`: a JSON object with stable names, of strings, numbers, and null for absent values.
+    Standard(Vec<(String, Template)>),
 }
 
 // === impl AccessLog ===
@@ -85,10 +108,21 @@ impl LogFormat {
         Self::Text(Template::parse(COMBINED).expect("a test parses it"))
     }
 
+    /// The object with stable names.
+    fn standard() -> Self {
+        let member = |(name, template): &(&str, &str)| {
+            ((*name).to_owned(), Template::parse(template).expect("a test parses it"))
+        };
+        Self::Standard(STANDARD_MEMBERS.iter().map(member).collect())
+    }
+
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         if !node.is_object() {
             if !node.is_string() {
                 return Err(node.expected("a string or an object of strings"));
+            }
+            if node.string()? == STANDARD {
+                return Ok(Self::standard());
             }
             if node.string()?.contains(['\r', '\n']) {
                 return Err(node.error("the format has a line break; remove it, because howdah adds one to each line"));
@@ -142,6 +176,14 @@ mod tests {
         let condition = parse(r#"{"path": "-", "if": "!$arg_quiet"}"#).expect("log").condition.expect("condition");
         assert!(condition.holds(&TestRequest::default()));
         assert!(!condition.holds(&TestRequest::default().with_query("quiet=1")));
+    }
+
+    #[test]
+    fn the_format_with_stable_names_is_a_word() {
+        let log = parse(r#"{"path": "-", "format": "json"}"#).expect("log");
+        let LogFormat::Standard(members) = log.format else { panic!("{:?}", log.format) };
+        assert_eq!(members.len(), STANDARD_MEMBERS.len());
+        assert!(matches!(parse(r#"{"path": "-", "format": "json "}"#).expect("log").format, LogFormat::Text(_)));
     }
 
     #[test]

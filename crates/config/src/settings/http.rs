@@ -11,6 +11,7 @@ use crate::read::size;
 use crate::settings::compression::Compression;
 use crate::settings::error_pages::ErrorPages;
 use crate::settings::mime_types::MimeTypes;
+use crate::settings::request_id::RequestIdSettings;
 
 pub(crate) const OPTIONS: Options = Options {
     known: &[
@@ -29,6 +30,7 @@ pub(crate) const OPTIONS: Options = Options {
         "compression",
         "error_pages",
         "http2",
+        "request_id",
     ],
     unsupported: &[
         ("header_buffer_size", HEAD_ADVICE),
@@ -83,6 +85,8 @@ pub struct Http {
     pub error_pages: ErrorPages,
     /// Limits of HTTP/2.
     pub http2: Http2,
+    /// The id of each request; `None`: only `$request_id` makes one.
+    pub request_id: Option<RequestIdSettings>,
 }
 
 /// Limits of HTTP/2.
@@ -112,6 +116,7 @@ impl Default for Http {
             compression: Compression::default(),
             error_pages: ErrorPages::default(),
             http2: Http2::default(),
+            request_id: None,
         }
     }
 }
@@ -140,6 +145,7 @@ impl Http {
             compression: object.read("compression", |node| Compression::read(node, scope))?.unwrap_or_default(),
             error_pages: object.read("error_pages", ErrorPages::read)?.unwrap_or_default(),
             http2: object.read("http2", Http2::read)?.unwrap_or_default(),
+            request_id: object.read("request_id", RequestIdSettings::read)?,
         })
     }
 }
@@ -208,6 +214,7 @@ mod tests {
             },
             error_pages: ErrorPages::default(),
             http2: Http2 { max_concurrent_streams: 7 },
+            request_id: None,
         };
         assert_eq!(read(json), Ok(expected));
     }

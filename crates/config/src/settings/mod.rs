@@ -7,6 +7,7 @@ pub(crate) mod http;
 pub(crate) mod log_skip;
 pub(crate) mod metrics;
 pub(crate) mod mime_types;
+pub(crate) mod request_id;
 pub(crate) mod telemetry;
 
 use crate::error::Error;

@@ -3,7 +3,8 @@
 use crate::error::{did_you_mean, quoted};
 
 /// The variables with a fixed name, in the order of the documentation.
-const FIXED: [(&str, TemplateVariable); 12] = [
+const FIXED: [(&str, TemplateVariable); 15] = [
+    ("application", TemplateVariable::Application),
     ("body_bytes_sent", TemplateVariable::BodyBytesSent),
     ("host", TemplateVariable::Host),
     ("method", TemplateVariable::Method),
@@ -14,7 +15,9 @@ const FIXED: [(&str, TemplateVariable); 12] = [
     ("request_time", TemplateVariable::RequestTime),
     ("request_uri", TemplateVariable::RequestUri),
     ("status", TemplateVariable::Status),
+    ("time_iso8601", TemplateVariable::TimeIso8601),
     ("time_local", TemplateVariable::TimeLocal),
+    ("trace_id", TemplateVariable::TraceId),
     ("uri", TemplateVariable::Uri),
 ];
 
@@ -24,6 +27,8 @@ const NAMED: [&str; 4] = ["arg_", "cookie_", "header_", "response_header_"];
 /// A part of a request or of its response. An absent part is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TemplateVariable {
+    /// `$application`: the application that answers the request.
+    Application,
     /// `$body_bytes_sent`: the number of bytes of the response's body that were sent.
     BodyBytesSent,
     /// `$host`: see [`RequestView::host`](crate::RequestView::host).
@@ -34,7 +39,8 @@ pub enum TemplateVariable {
     RemoteAddr,
     /// `$remote_user`: the user whose password was verified (`basic_auth`).
     RemoteUser,
-    /// `$request_id`: 32 random hexadecimal digits for each request.
+    /// `$request_id`: 32 random hexadecimal digits for each request, or the id that the client sent
+    /// ([`RequestIdSettings`](crate::RequestIdSettings)).
     RequestId,
     /// `$request_line`: `GET /x?y HTTP/1.1`, as the client sent it.
     RequestLine,
@@ -44,8 +50,12 @@ pub enum TemplateVariable {
     RequestUri,
     /// `$status`: the response's status.
     Status,
+    /// `$time_iso8601`: the local time, as in `1986-12-31T19:40:00+03:00`.
+    TimeIso8601,
     /// `$time_local`: the local time, as in `31/Dec/1986:19:40:00 +0300`.
     TimeLocal,
+    /// `$trace_id`: the trace that the client's `traceparent` names (W3C Trace Context).
+    TraceId,
     /// `$uri`: see [`RequestView::uri`](crate::RequestView::uri).
     Uri,
     /// `$arg_NAME`: the last argument with this name (in the case written), decoded.

@@ -11,6 +11,7 @@ use crate::product;
 use crate::report::{OncePerMinute, Panicked, contained, inject};
 use crate::request::authority;
 use crate::request::clock::RequestClock;
+use crate::request::ids::{RequestIds, X_REQUEST_ID};
 use crate::request::incoming::IncomingBody;
 use crate::request::log_context::LogContext;
 use crate::request::numbers::RequestNumbers;
@@ -70,8 +71,10 @@ async fn respond(
     if http.discard_unsafe_fields {
         unsafe_fields::discard(&mut parts.headers);
     }
-    let origin = Origin::of(&peer, view.listener(peer.listener), &parts, clock.since());
-    let context = LogContext::new(parts.method.clone(), parts.uri.clone(), Rc::clone(&origin.address));
+    let ids = RequestIds::assign(&mut parts.headers, http.request_id.as_ref());
+    let mut origin = Origin::of(&peer, view.listener(peer.listener), &parts, clock.since());
+    origin.assigned_id = ids.request.clone();
+    let context = LogContext::new(parts.method.clone(), parts.uri.clone(), Rc::clone(&origin.address), ids);
     let refusal = clock.refusal();
     let (host, path, refused) = match refusal.map_or_else(|| target(&parts), |refusal| Err(refusal.into())) {
         Ok((host, path)) => (host, path, None),
@@ -119,6 +122,9 @@ async fn respond(
     }
     let server = if http.server_version { product::SOFTWARE } else { product::NAME };
     response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(server));
+    if let Some(id) = origin.assigned_id.clone().filter(|_| http.request_id.is_some_and(|settings| settings.response)) {
+        response.headers_mut().insert(X_REQUEST_ID, id);
+    }
     unanswered.request = None;
     context.count(response.status(), origin.since);
     let entry = log.and_then(|log| match refusal {
@@ -126,7 +132,7 @@ async fn respond(
         None if log.skips(|| as_sent(&subject), response.status()) => None,
         None => {
             let answered = subject.answered(response.status(), response.headers());
-            log.entry(&answered.framed(&|| framing::of(&parts, &response)), origin.since)
+            context.scope(|| log.entry(&answered.framed(&|| framing::of(&parts, &response)), origin.since))
         }
     });
     response.map(|body| body.ends_request(clock, entry, Some(context)))
@@ -260,7 +266,10 @@ impl Drop for Unanswered<'_> {
             let entry = StatusCode::from_u16(status)
                 .ok()
                 .filter(|status| !log.skips(|| as_sent(&subject), *status))
-                .and_then(|status| log.entry(&subject.answered(status, &HeaderMap::new()), origin.since));
+                .and_then(|status| {
+                    let answered = HeaderMap::new();
+                    self.context.scope(|| log.entry(&subject.answered(status, &answered), origin.since))
+                });
             entry.into_iter().for_each(|entry| entry.write());
         }
     }

@@ -4,6 +4,7 @@
 //! A thread polls one future at a time, so the current request is a thread-local value, set for the time of each poll.
 
 use crate::request::application_log::ApplicationLog;
+use crate::request::ids::RequestIds;
 use crate::request::numbers::RequestNumbers;
 use howdah_metrics::labels::{Cause, NameId};
 use http::{Method, StatusCode, Uri};
@@ -34,6 +35,8 @@ pub struct LogContext {
     pub uri: Uri,
     /// The client's address.
     pub client: Rc<str>,
+    /// Its id, and that of its trace.
+    pub ids: RequestIds,
     /// Its numbers.
     pub numbers: RequestNumbers,
     /// The application that answers it, when that is known.
@@ -67,8 +70,15 @@ impl LoggedApplication {
 
 impl LogContext {
     /// The context of a request, whose application is not known yet.
-    pub fn new(method: Method, uri: Uri, client: Rc<str>) -> Rc<LogContext> {
-        Rc::new(LogContext { method, uri, client, numbers: RequestNumbers::default(), application: RefCell::default() })
+    pub fn new(method: Method, uri: Uri, client: Rc<str>, ids: RequestIds) -> Rc<LogContext> {
+        Rc::new(LogContext {
+            method,
+            uri,
+            client,
+            ids,
+            numbers: RequestNumbers::default(),
+            application: RefCell::default(),
+        })
     }
 
     /// The context of the current request; `None` outside of requests.
@@ -83,6 +93,11 @@ impl LogContext {
                 context.application.replace(Some(application));
             }
         });
+    }
+
+    /// The name of the current request's application, if that is known.
+    pub fn application_name() -> Option<String> {
+        CURRENT.with_borrow(|current| Some(current.as_ref()?.application.borrow().as_ref()?.name.clone()))
     }
 
     /// Notes why the current request is refused.
@@ -119,7 +134,9 @@ pub fn current_request_fields() -> Vec<(&'static str, String)> {
             ("uri", context.uri.path().to_owned()),
             ("client", context.client.to_string()),
         ];
-        application.chain(request).collect()
+        let id = context.ids.request.iter().filter_map(|id| Some(("request_id", id.to_str().ok()?.to_owned())));
+        let trace = context.ids.trace().map(|trace| ("trace_id", trace.to_owned()));
+        application.chain(request).chain(id).chain(trace).collect()
     };
     CURRENT.with_borrow(|current| current.as_deref().map(fields).unwrap_or_default())
 }
@@ -150,7 +167,8 @@ mod tests {
 
     #[tokio::test]
     async fn lines_have_the_request_whose_future_is_polled() {
-        let context = |uri: &str| LogContext::new(Method::GET, uri.parse().unwrap(), "127.0.0.1".into());
+        let context =
+            |uri: &str| LogContext::new(Method::GET, uri.parse().unwrap(), "127.0.0.1".into(), RequestIds::default());
         let fields = |name: &'static str| async move {
             LogContext::set_application(LoggedApplication::new(name.to_owned(), None));
             tokio::task::yield_now().await;
@@ -169,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_panic_ends_the_context() {
-        let context = LogContext::new(Method::GET, Uri::from_static("/"), "127.0.0.1".into());
+        let context = LogContext::new(Method::GET, Uri::from_static("/"), "127.0.0.1".into(), RequestIds::default());
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| context.scope(|| panic!("a bug"))));
         assert!(panicked.is_err() && current_request_fields().is_empty());
     }

@@ -2,13 +2,15 @@
 
 use crate::net::peer::Peer;
 use crate::request::forwarded;
+use crate::request::ids;
 use crate::request::local_time;
+use crate::request::log_context::LogContext;
 use crate::request::path::{BadPath, RequestPath};
 use crate::request::target;
 use howdah_config as config;
 use howdah_config::{Argument, Listener, RequestView, Scheme, TemplateVariable, Variables};
 use http::request::Parts;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::fmt::Write as _;
@@ -29,6 +31,8 @@ pub struct Origin {
     /// When its first byte came.
     pub since: Instant,
     id: Cell<Option<u128>>,
+    /// The id that the request has in its header, if it was assigned.
+    pub assigned_id: Option<HeaderValue>,
 }
 
 /// A request, on its way through the router. Arguments are parsed at their first use.
@@ -84,6 +88,7 @@ impl Origin {
             is_trusted: false,
             since,
             id: Cell::new(None),
+            assigned_id: None,
         };
         if let Some(forwarded) = listener.and_then(|listener| listener.forwarded.as_ref()) {
             let named = forwarded::read(forwarded, end_of(&peer.remote_addr, &peer.remote_port), &parts.headers);
@@ -220,7 +225,13 @@ impl Variables for Subject<'_> {
             TemplateVariable::RequestUri => {
                 out.push_str(self.parts.uri.path_and_query().map_or("*", |target| target.as_str()))
             }
-            TemplateVariable::RequestId => drop(write!(out, "{:032x}", self.origin.id())),
+            TemplateVariable::RequestId => match self.origin.assigned_id.as_ref().and_then(|id| id.to_str().ok()) {
+                Some(id) => out.push_str(id),
+                None => drop(write!(out, "{:032x}", self.origin.id())),
+            },
+            TemplateVariable::TraceId => out.push_str(ids::trace_of(&self.parts.headers).unwrap_or_default()),
+            TemplateVariable::Application => out.push_str(&LogContext::application_name().unwrap_or_default()),
+            TemplateVariable::TimeIso8601 => out.push_str(&local_time::iso8601()),
             TemplateVariable::RequestTime => drop(write!(out, "{:.3}", self.origin.since.elapsed().as_secs_f64())),
             TemplateVariable::TimeLocal => out.push_str(&local_time::now()),
             TemplateVariable::RequestLine => {

@@ -90,6 +90,7 @@ fn line(format: &LogFormat, variables: &dyn Variables) -> String {
     match format {
         LogFormat::Text(template) => render(template, &Escaped { variables, escape: escape_text }),
         LogFormat::Json(members) => json(members, variables),
+        LogFormat::Standard(members) => standard_json(members, variables),
     }
 }
 
@@ -111,6 +112,36 @@ fn json(members: &[(String, Template)], variables: &dyn Variables) -> String {
             }
         });
         line.push('"');
+    }
+    line.push('}');
+    line
+}
+
+/// The object with stable names: numbers are numbers, and absent values are null.
+fn standard_json(members: &[(String, Template)], variables: &dyn Variables) -> String {
+    let variables = Escaped { variables, escape: escape_json };
+    let mut line = String::with_capacity(512);
+    for (name, template) in members {
+        line.push(if line.is_empty() { '{' } else { ',' });
+        // The names are known: they need no escapes.
+        let _ = write!(line, "\"{name}\":");
+        for part in template.parts() {
+            let TemplatePart::Variable(variable) = part else { continue };
+            let is_number = matches!(
+                variable,
+                TemplateVariable::Status | TemplateVariable::BodyBytesSent | TemplateVariable::RequestTime
+            );
+            let begin = line.len();
+            line.push('"');
+            if !variables.write(variable, &mut line) {
+                line.truncate(begin);
+                line.push_str("null");
+            } else if is_number {
+                line.remove(begin);
+            } else {
+                line.push('"');
+            }
+        }
     }
     line.push('}');
     line
@@ -169,6 +200,7 @@ impl Variables for NoRequest<'_> {
             TemplateVariable::RemoteAddr => out.push_str(self.remote_addr),
             TemplateVariable::Status => out.push_str(self.status.as_str()),
             TemplateVariable::TimeLocal => out.push_str(&local_time::now()),
+            TemplateVariable::TimeIso8601 => out.push_str(&local_time::iso8601()),
             _ => return false,
         }
         true
@@ -251,5 +283,16 @@ mod tests {
         let expected =
             "{\"u\\\"ri\":\"</a\\\"b\\u000ac\\\\\\u0001\\u0002>\",\"bytes\":\"5\",\"time\":\"0.001\",\"host\":\"-\"}";
         assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn the_line_with_stable_names_has_numbers_and_null() {
+        let line =
+            filled_in(r#""json""#).replace(char::from(BODY_BYTES), "5").replace(char::from(REQUEST_TIME), "0.001");
+        let value: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!((&value["status"], &value["body_bytes"]), (&200.into(), &5.into()), "{line}");
+        assert_eq!((&value["seconds"], &value["method"]), (&0.001.into(), &"".into()));
+        assert_eq!((&value["host"], &value["trace_id"]), (&serde_json::Value::Null, &serde_json::Value::Null));
+        assert!(line.starts_with("{\"time\":null,\"application\":null,"), "{line}");
     }
 }
