@@ -390,6 +390,8 @@ def test_a_client_that_closes_its_connection_takes_all_its_requests_with_it(run,
         for number in range(5):
             connection.begin(path=f"/slow.php?closed{number}")
         wait_for((pages.scratch / "running").exists)
+        # The requests before this one have come, too.
+        assert connection.request(path="/file.txt").status == 200
     wait_for(lambda: len([line for line in log_lines(pages) if "closed" in line and " 499 " in line]) == 5, "their lines")
     (pages.scratch / "go").touch()
     assert "GET /slow.php?closed0 HTTP/2.0 499 0" in log_lines(pages)

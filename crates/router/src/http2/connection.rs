@@ -53,6 +53,8 @@ pub async fn serve<B, F>(
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buffer_size(SEND_BUFFER_BYTES)
         .max_concurrent_streams(max_concurrent_streams)
+        // A usual client may leave a page with many requests while the router is busy. The account of `frames` is the limit.
+        .max_pending_accept_reset_streams(max_concurrent_streams as usize)
         .max_header_list_size(HEADER_LIST_BYTES)
         .enable_connect_protocol()
         .handshake::<_, Bytes>(watched);
