@@ -30,6 +30,8 @@ WATCHES = {"howdah top": "shop", "howdah dashboard": "^dashboard http"}
 WORKER_MODE = ("howdah leaks",)
 # The synopsis of a command is not a command.
 SYNOPSIS = {"howdah serve [DIR] [OPTIONS]"}
+# It takes minutes; tests/lab runs labs.
+LONG = {"howdah lab run --quick /srv/shop/lab.json"}
 
 SHOP = {
     "listeners": {"127.0.0.1:8099": {"pass": "routes"}},
@@ -64,7 +66,7 @@ def commands(page: Path) -> list[str]:
             number += 1
         if number < len(lines) and lines[number].strip().startswith("howdah: "):
             continue
-        if command not in SYNOPSIS:
+        if command not in SYNOPSIS | LONG | LONG:
             found.append(command)
     return found
 

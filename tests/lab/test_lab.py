@@ -77,8 +77,8 @@ def test_a_lab_races_three_servers_and_writes_its_results(lab):
     path = lab(loads=[SHORT, rate])
     results, printed = run_lab(path)
     assert results["format"] == 1 and results["outcome"] == {"state": "complete"}
-    assert [stack["name"] for stack in results["stacks"]] == ["howdah", "nginx-fpm", "php-s"]
     assert results["skipped"] == []
+    assert [stack["name"] for stack in results["stacks"]] == ["howdah", "nginx-fpm", "php-s"]
     # 3 stacks, 2 loads, 2 rounds; each stack once in each round.
     assert len(results["runs"]) == 12
     for round_ in (1, 2):
@@ -100,6 +100,7 @@ def test_a_lab_races_three_servers_and_writes_its_results(lab):
     assert any(file["path"] == "nginx.conf" and file["is_configuration"] for file in by_name["nginx-fpm"]["files"])
     responses = [check for check in results["checks"] if check["name"] == "the same response"]
     assert [check["state"] for check in responses] == ["passed"]
+    assert "nginx-fpm" in (path.parent / "out" / "report.html").read_text()
     for name in ("runs.csv", "summary.csv", "seconds.csv"):
         assert len((path.parent / "out" / name).read_text().splitlines()) > 1
     assert "requests/s" in printed.stdout and "nginx-fpm" in printed.stdout
@@ -217,6 +218,29 @@ def test_init_writes_a_lab_that_runs(lab, folder):
     path.write_text(json.dumps(content))
     results, _ = run_lab(path, "--stacks", "php-s", "--quick")
     assert results["quick"] and len(results["runs"]) == 1
+
+
+def test_find_limit_prints_the_highest_rate_that_a_stack_holds(lab):
+    search = ["--stacks", "nginx-fpm", "--from", "50", "--to", "100", "--probe", "200ms"]
+    out = lab().parent / "out"
+    result = howdah("lab", "find-limit", lab(), *search, "--objective", "p99 < 60s, errors < 1%", "--out", out)
+    assert result.returncode == 0, result.stderr
+    (limit,) = json.loads((out / "results.json").read_text())["limits"]
+    assert limit["probes"][0]["rate"] == 50 and limit["probes"][0]["error_share"] == 0
+    # Unless a busy machine made the load generator late, it holds both rates.
+    if not any(probe["voided"] for probe in limit["probes"]):
+        assert (limit["held"], limit["missed"], len(limit["probes"])) == (100, None, 2)
+        assert "nginx-fpm holds p99 < 60000 ms and errors <= 1 % at 100 requests/s" in result.stdout
+    never = howdah("lab", "find-limit", lab(), *search, "--objective", "p99 < 1ms, errors < 1%", "--load", "x")
+    assert "--load: the lab has clients" in error_of(never)
+
+
+def test_k6_gets_the_loads_as_a_script_and_a_test_run(lab):
+    path = lab()
+    assert howdah("lab", "k6", path, "--name", "shop", "--parallelism", "4").returncode == 0
+    script, run = path.with_name("lab.js").read_text(), path.with_name("testrun.yaml").read_text()
+    assert '"executor": "constant-vus"' in script and '"contains": "hello world"' in script
+    assert "parallelism: 4" in run and "kind: TestRun" in run
 
 
 def test_stacks_prints_each_stack_with_its_version_or_its_remedy():

@@ -1,12 +1,13 @@
 //! lab.json: a text becomes a plan in which a wrong lab cannot be written down.
 //!
-//! - [`file`]: the fields of lab.json
+//! - [`file`]: the fields of lab.json; [`k6`]: its loads for k6
 //! - [`read`]: the whole plan; [`load`], [`application`], [`stack`]: its parts
 //!
 //! Fails with the path of the wrong value in the file, and what to write instead.
 
 pub mod application;
 pub mod file;
+pub mod k6;
 pub mod load;
 pub mod read;
 pub mod stack;

@@ -223,6 +223,21 @@ mod tests {
     }
 
     #[test]
+    fn the_examples_are_labs() {
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/labs");
+        let library = Library::load(None).unwrap();
+        let folders = fs::read_dir(examples).unwrap().flatten().map(|entry| entry.path().join("lab.json"));
+        let labs: Vec<_> = folders.filter(|path| path.is_file()).collect();
+        assert_eq!(labs.len(), 5);
+        for path in labs {
+            for is_quick in [false, true] {
+                let plan = Plan::read(&path, &library, is_quick).unwrap_or_else(|reason| panic!("{reason}"));
+                assert!(plan.stacks.len() > 1, "{}", path.display());
+            }
+        }
+    }
+
+    #[test]
     fn a_selection_keeps_its_order() {
         let mut plan = read(|_| {}).unwrap();
         plan.select(&["fpm-tcp".to_owned()]).unwrap();

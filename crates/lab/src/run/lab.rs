@@ -1,19 +1,21 @@
 //! A whole lab: from its plan to its results.
 
+use super::limit::{self, Search};
 use super::machine;
 use super::progress::Messages;
 use super::rounds::{Contestant, Rounds, StartRecord};
 use super::services::Services;
 use super::session::Session;
 use super::treatment::{self, Observation};
-use crate::plan::{Plan, Source, StackPlan};
+use crate::plan::{LoadPlan, Plan, Source, StackPlan};
 use crate::results::{
-    Check, CheckState, FORMAT, Machine, Method, Outcome, Results, RunState, SkippedStack, Stack, Workers,
+    Check, CheckState, FORMAT, Limit, Machine, Method, Outcome, Results, RunState, SkippedStack, Stack, Workers,
 };
 use crate::stacks::Running;
 use crate::stacks::detect::{Detection, detect};
 use crate::stacks::php::Facts;
 use crate::statistics::interval::CONFIDENCE;
+use crate::statistics::summarize::Measured;
 use crate::statistics::{Settings, summarize};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,44 +110,36 @@ pub fn run(
     interrupted: &AtomicBool,
     messages: &mut Messages,
 ) -> Result<Results, String> {
-    let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let started_at = now();
     let prepared = prepare(plan, options, interrupted, messages)?;
     let mut records = BTreeMap::new();
     let rounds = prepared.rounds(plan, interrupted);
     let runs = rounds.run(&prepared.contestants, &mut records, messages)?;
-    let settings = Settings { seed: plan.seed, ..Settings::default() };
-    let loads: Vec<_> = plan.loads.iter().map(crate::plan::LoadPlan::describe).collect();
-    let stacks: Vec<_> =
-        prepared.contestants.iter().map(|contestant| prepared.describe(plan, contestant, &records)).collect();
-    let summaries = summarize::summaries(&stacks, &loads, &runs, &settings);
-    let comparisons = summarize::comparisons(&stacks, &loads, &runs, &settings);
-    let outcome = if interrupted.load(Ordering::Relaxed) { Outcome::Interrupted } else { Outcome::Complete };
-    let runs: Vec<_> = runs.into_iter().map(|measured| measured.run).collect();
-    let caveats = caveats(plan, &prepared.checks, &runs, &outcome);
-    let verdict = summarize::verdict(&stacks, &loads, &summaries, &comparisons, caveats);
-    Ok(Results {
-        format: FORMAT,
-        title: plan.title.clone(),
-        description: plan.description.clone(),
-        outcome,
-        started_at,
-        duration_seconds: prepared.start.elapsed().as_secs_f64(),
-        lab_version: options.version.clone(),
-        command: options.command.clone(),
-        quick: plan.is_quick,
-        lab: plan.text.clone(),
-        machine: prepared.machine.clone(),
-        method: method(plan, &settings),
-        checks: prepared.checks.clone(),
-        loads,
-        stacks,
-        skipped: prepared.skipped.clone(),
-        runs,
-        summaries,
-        comparisons,
-        verdict,
-        limits: Vec::new(),
-    })
+    let is_interrupted = interrupted.load(Ordering::Relaxed);
+    Ok(prepared.results(plan, options, started_at, &records, runs, Vec::new(), is_interrupted))
+}
+
+/// Searches the highest rate that each stack holds, with the requests of this load.
+///
+/// # Errors
+/// As [`run`].
+pub fn find_limit(
+    plan: &Plan,
+    options: &Options,
+    load: &LoadPlan,
+    search: Search,
+    interrupted: &AtomicBool,
+    messages: &mut Messages,
+) -> Result<Results, String> {
+    let started_at = now();
+    let prepared = prepare(plan, options, interrupted, messages)?;
+    let limits = limit::find(&prepared.rounds(plan, interrupted), &prepared.contestants, load, search, messages)?;
+    let is_interrupted = interrupted.load(Ordering::Relaxed);
+    Ok(prepared.results(plan, options, started_at, &BTreeMap::new(), Vec::new(), limits, is_interrupted))
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// The time in UTC for the name of a folder: `20261123-211401`.
@@ -296,6 +290,53 @@ impl<'a> Prepared<'a> {
             return Err(skipped(reason, remedy, log));
         }
         Ok((contestant, observation))
+    }
+
+    /// All that was measured.
+    #[expect(clippy::too_many_arguments, reason = "the parts of the results, once")]
+    fn results(
+        &self,
+        plan: &Plan,
+        options: &Options,
+        started_at: String,
+        records: &BTreeMap<String, StartRecord>,
+        runs: Vec<Measured>,
+        limits: Vec<Limit>,
+        is_interrupted: bool,
+    ) -> Results {
+        let settings = Settings { seed: plan.seed, ..Settings::default() };
+        let loads: Vec<_> = plan.loads.iter().map(LoadPlan::describe).collect();
+        let stacks: Vec<_> =
+            self.contestants.iter().map(|contestant| self.describe(plan, contestant, records)).collect();
+        let summaries = summarize::summaries(&stacks, &loads, &runs, &settings);
+        let comparisons = summarize::comparisons(&stacks, &loads, &runs, &settings);
+        let outcome = if is_interrupted { Outcome::Interrupted } else { Outcome::Complete };
+        let runs: Vec<_> = runs.into_iter().map(|measured| measured.run).collect();
+        let caveats = caveats(plan, &self.checks, &runs, &outcome);
+        let verdict = summarize::verdict(&stacks, &loads, &summaries, &comparisons, caveats);
+        Results {
+            format: FORMAT,
+            title: plan.title.clone(),
+            description: plan.description.clone(),
+            outcome,
+            started_at,
+            duration_seconds: self.start.elapsed().as_secs_f64(),
+            lab_version: options.version.clone(),
+            command: options.command.clone(),
+            quick: plan.is_quick,
+            lab: plan.text.clone(),
+            machine: self.machine.clone(),
+            method: method(plan, &settings),
+            checks: self.checks.clone(),
+            loads,
+            stacks,
+            skipped: self.skipped.clone(),
+            runs,
+            summaries,
+            comparisons,
+            verdict,
+            limits,
+        }
     }
 
     /// A stack, as results.json has it.

@@ -5,11 +5,13 @@
 //! - [`treatment`]: are all stacks treated equally?
 //! - [`race`]: one run: a stack under a load
 //! - [`rounds`]: all runs in their order
+//! - [`limit`]: the highest rate that a stack holds
 //! - [`lab`]: a whole lab, from its plan to its results
 //! - [`output`]: results.json, CSV files, the table on the terminal
 //! - [`progress`]: the messages while it runs
 
 pub mod lab;
+pub mod limit;
 pub mod machine;
 pub mod output;
 pub mod progress;

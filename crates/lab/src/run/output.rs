@@ -26,7 +26,7 @@ pub fn write(results: &Results, folder: &Path) -> Result<(), String> {
 /// The results as text: a table for each load, and the verdict.
 pub fn table(results: &Results) -> String {
     let mut text = String::new();
-    for load in &results.loads {
+    for load in results.loads.iter().filter(|_| !results.runs.is_empty()) {
         let _ = writeln!(text, "\n{}", load.label);
         let rows: Vec<_> = results.stacks.iter().map(|stack| row(results, &stack.name, &load.name)).collect();
         let head = ["", "requests/s", "p50 ms", "p90 ms", "p99 ms", "right", "CPU %", "PSS MiB", "requests/CPU s"];
@@ -42,6 +42,14 @@ pub fn table(results: &Results) -> String {
             });
             let _ = writeln!(text, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end());
         }
+    }
+    for limit in &results.limits {
+        let objective = &limit.objective;
+        let held = limit.held.map_or_else(|| "no rate".to_owned(), |rate| format!("{rate} requests/s"));
+        let missed = limit.missed.map_or_else(String::new, |rate| format!(", and misses it at {rate}"));
+        let (percentile, ms, errors) = (objective.percentile, objective.milliseconds, objective.error_share * 100.0);
+        let _ =
+            writeln!(text, "{} holds p{percentile} < {ms} ms and errors <= {errors} % at {held}{missed}", limit.stack);
     }
     for skipped in &results.skipped {
         let remedy = if skipped.remedy.is_empty() { String::new() } else { format!(" ({})", skipped.remedy) };
@@ -238,9 +246,14 @@ mod tests {
     #[test]
     fn the_table_has_each_stack_the_verdict_and_the_skipped_ones() {
         let text = table(&sample());
-        for part in
-            ["50 connections, 5 s", "nginx-fpm-tcp", "requests/CPU s", "closed-50: best: howdah", "skipped: unit: "]
-        {
+        for part in [
+            "50 connections, 5 s",
+            "nginx-fpm-tcp",
+            "requests/CPU s",
+            "closed-50: best: howdah",
+            "skipped: unit: ",
+            "howdah holds p99 < 200 ms",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

@@ -3,13 +3,17 @@
 //! - [`run`]: a lab from lab.json to its report
 //! - [`init`]: writes a lab.json
 //! - [`stacks`]: which stacks this machine can run
+//! - [`find_limit`]: the highest rate that a stack holds
+//! - [`k6`]: the same load for k6
 //! - [`interrupt`]: Ctrl-C ends a lab in order
 //! - [`compare`]: what changed between two results
 //! - [`report`]: the report of a result, again
 
 mod compare;
+mod find_limit;
 mod init;
 mod interrupt;
+mod k6;
 mod report;
 mod run;
 mod stacks;
@@ -35,6 +39,10 @@ enum Command {
     Compare(compare::LabCompareOptions),
     /// Write the report of a result again, and print its verdict.
     Report(report::LabReportOptions),
+    /// Search the highest constant rate that each stack holds under an objective.
+    FindLimit(find_limit::LabFindLimitOptions),
+    /// Write the loads as a k6 script and a TestRun of k6-operator, for load from many machines.
+    K6(k6::LabK6Options),
 }
 
 // === impl LabCommand ===
@@ -51,6 +59,8 @@ impl LabCommand {
             Command::Stacks(options) => options.run(),
             Command::Compare(options) => options.run(),
             Command::Report(options) => options.run(),
+            Command::FindLimit(options) => options.run(),
+            Command::K6(options) => options.run(),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::interrupt;
 use crate::terminal::output;
 use clap::Args;
 use howdah_lab::plan::Plan;
+use howdah_lab::report::write_html;
 use howdah_lab::results::Outcome;
 use howdah_lab::run::lab::{self, Options};
 use howdah_lab::run::output::{table, write};
@@ -61,8 +62,10 @@ impl LabRunOptions {
         };
         let results = lab::run(&plan, &options, &interrupted, &mut Messages::new())?;
         write(&results, &folder)?;
+        let report = folder.join("report.html");
+        write_html(&results, &report)?;
         output::print(&table(&results));
-        output::print(&format!("\n{}\n", folder.join("results.json").display()));
+        output::print(&format!("\n{}\n", report.display()));
         match results.outcome {
             Outcome::Complete => Ok(()),
             Outcome::Interrupted => Err("interrupted; the runs until then were written".to_owned()),

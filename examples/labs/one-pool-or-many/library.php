@@ -1,0 +1,6 @@
+<?php
+
+function greeting(): string
+{
+    return 'something';
+}

@@ -1,0 +1,7 @@
+<?php
+
+session_start();
+require __DIR__ . '/../library.php';
+new PDO('sqlite::memory:');
+$_SESSION['count'] = ($_SESSION['count'] ?? 0) + 1;
+echo greeting();
