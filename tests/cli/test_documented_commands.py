@@ -66,7 +66,7 @@ def commands(page: Path) -> list[str]:
             number += 1
         if number < len(lines) and lines[number].strip().startswith("howdah: "):
             continue
-        if command not in SYNOPSIS | LONG | LONG:
+        if command not in SYNOPSIS | LONG:
             found.append(command)
     return found
 
