@@ -164,6 +164,14 @@ impl Document {
         Self { root }
     }
 
+    /// The document without the certificate authorities, whose accounts have keys that a router needs not know.
+    #[must_use]
+    pub fn for_router(&self) -> Self {
+        let mut root = self.root.clone();
+        secrets::remove_authorities(&mut root);
+        Self { root }
+    }
+
     /// The document with hidden keys replaced by those of another document, which have the same fingerprints.
     #[must_use]
     pub fn with_keys_of(&self, other: &Self) -> Self {

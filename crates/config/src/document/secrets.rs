@@ -32,6 +32,16 @@ pub(crate) fn restore_keys(root: &mut JsonValue, known: &JsonValue) {
     });
 }
 
+/// Removes the certificate authorities of all listeners, with the keys of accounts.
+pub(crate) fn remove_authorities(root: &mut JsonValue) {
+    let Some(JsonValue::Object(listeners)) = member(root, "listeners") else { return };
+    for listener in listeners.values_mut() {
+        if let Some(JsonValue::Object(acme)) = member(listener, "tls").and_then(|tls| member(tls, "acme")) {
+            acme.shift_remove("authorities");
+        }
+    }
+}
+
 /// Whether the text stands for a key.
 pub(crate) fn is_hidden(text: &str) -> bool {
     text.starts_with(HIDDEN)
@@ -150,5 +160,14 @@ mod tests {
             assert_eq!(sent.with_keys_of(&before).compact(), sent.compact());
             assert!(is_hidden(text));
         }
+    }
+
+    #[test]
+    fn a_router_gets_no_keys_of_accounts() {
+        let text = r#"{"listeners": {"*:443": {"pass": "routes", "tls": {
+            "acme": {"domains": ["a.example"], "authorities": [{"external_account": {"key_id": "x", "hmac_key": "abc"}}]},
+            "session": {"tickets": "def"}}}, "*:80": {"pass": "routes"}}, "routes": []}"#;
+        let sent = Document::parse(text).expect("JSON").for_router().compact();
+        assert!(!sent.contains("abc") && sent.contains("a.example") && sent.contains("def"), "{sent}");
     }
 }

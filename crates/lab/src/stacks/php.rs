@@ -53,8 +53,9 @@ const LAB: [(&str, &str); 5] = [
     ("log_errors", "1"),
 ];
 /// Settings that belong to a SAPI, or to the lab's own files: no page is faster or slower by them.
-const IGNORED: [&str; 11] = [
+const IGNORED: [&str; 12] = [
     "auto_prepend_file",
+    "cli_server.",
     "error_log",
     "cgi.",
     "fastcgi.",

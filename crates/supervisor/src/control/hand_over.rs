@@ -56,8 +56,10 @@ impl HandOver {
             }
         }
         let certificates = certificates.for_router(certificates::used(&active.configuration));
-        let mut descriptors =
-            vec![memory_file(active.document.compact().as_bytes())?, memory_file(certificates.as_bytes())?];
+        let mut descriptors = vec![
+            memory_file(active.document.for_router().compact().as_bytes())?,
+            memory_file(certificates.as_bytes())?,
+        ];
         if let Some(log) = &active.access_log {
             descriptors.push(log.descriptor()?);
         }
