@@ -7,10 +7,8 @@ use howdah_protocol::child::inherited::{CONTROL_FD, take_inherited};
 use howdah_protocol::child::parent_death::die_with_supervisor;
 use howdah_protocol::messages::acme::ToAcme;
 use howdah_protocol::sockets::control_socket::ControlSocket;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
@@ -23,7 +21,7 @@ use tokio::task::LocalSet;
 pub fn run() -> io::Result<()> {
     let socket = Arc::new(ControlSocket::from(take_inherited(CONTROL_FD)?));
     die_with_supervisor(&socket)?;
-    let Some(ToAcme::Boot(boot)) = receive(&socket)? else {
+    let Some((ToAcme::Boot(boot), _)) = socket.wait_for_long()? else {
         return Err(io::Error::other("the supervisor sent no boot message"));
     };
     boot.identity.assume(boot.user.as_deref(), None)?;
@@ -33,8 +31,8 @@ pub fn run() -> io::Result<()> {
     // The user is chosen: from here on there may be threads.
     std::thread::Builder::new().name("supervisor".to_owned()).spawn(move || {
         loop {
-            match receive(&receiving) {
-                Ok(Some(message)) => drop(sender.send(message)),
+            match receiving.wait_for_long() {
+                Ok(Some((message, _))) => drop(sender.send(message)),
                 // Also ends the orders under way: nothing waits for their results.
                 Ok(None) => std::process::exit(0),
                 Err(error) => {
@@ -47,18 +45,6 @@ pub fn run() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, serve(messages, Reports::to(socket)));
     Ok(())
-}
-
-fn receive(socket: &ControlSocket) -> io::Result<Option<ToAcme>> {
-    loop {
-        match socket.receive_long() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE)?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result.map(|received| received.map(|(message, _)| message)),
-        }
-    }
 }
 
 async fn serve(mut messages: mpsc::UnboundedReceiver<ToAcme>, reports: Reports) {

@@ -8,10 +8,9 @@ use howdah_protocol::child::inherited::{CONTROL_FD, take_inherited};
 use howdah_protocol::child::parent_death::die_with_supervisor;
 use howdah_protocol::messages::exporter::{ExporterBoot, ToExporter};
 use howdah_protocol::sockets::control_socket::ControlSocket;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Runs until the supervisor closes the control socket.
@@ -21,7 +20,7 @@ use std::sync::Arc;
 pub fn run() -> io::Result<()> {
     let control = Arc::new(ControlSocket::from(take_inherited(CONTROL_FD)?));
     die_with_supervisor(&control)?;
-    let Some((ToExporter::Boot(boot), descriptors)) = receive(&control)? else {
+    let Some((ToExporter::Boot(boot), descriptors)) = control.wait_for_long()? else {
         return Err(io::Error::other("the supervisor sent no boot message"));
     };
     let ExporterBoot { identity, user, configuration } = boot;
@@ -39,7 +38,7 @@ pub fn run() -> io::Result<()> {
         // Without it, the process has no purpose: the supervisor starts another one.
         std::process::exit(1);
     })?;
-    while let Some((message, descriptors)) = receive(&control)? {
+    while let Some((message, descriptors)) = control.wait_for_long()? {
         match message {
             ToExporter::Text { id } => {
                 let mut file = File::from(next(descriptors)?);
@@ -57,16 +56,4 @@ pub fn run() -> io::Result<()> {
 
 fn next(descriptors: Vec<OwnedFd>) -> io::Result<OwnedFd> {
     descriptors.into_iter().next().ok_or_else(|| io::Error::other("a message lacks its descriptor"))
-}
-
-fn receive(control: &ControlSocket) -> io::Result<Option<(ToExporter, Vec<OwnedFd>)>> {
-    loop {
-        match control.receive_long() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                poll(&mut [PollFd::new(control.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE)?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
-    }
 }

@@ -9,7 +9,6 @@ use howdah_protocol::child::inherited::{CONTROL_FD, take_inherited};
 use howdah_protocol::child::parent_death::die_with_supervisor;
 use howdah_protocol::messages::launch::LaunchOrder;
 use howdah_protocol::sockets::control_socket::ControlSocket;
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -67,15 +66,7 @@ fn launch() -> (String, u8) {
 fn receive_order() -> io::Result<(LaunchOrder, Option<OwnedFd>)> {
     let control = ControlSocket::from(take_inherited(CONTROL_FD)?);
     die_with_supervisor(&control)?;
-    let received: Option<(LaunchOrder, Vec<OwnedFd>)> = loop {
-        match control.receive_long() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                poll(&mut [PollFd::new(&control, PollFlags::IN)], None)?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => break result?,
-        }
-    };
+    let received: Option<(LaunchOrder, Vec<OwnedFd>)> = control.wait_for_long()?;
     let (order, mut sockets) = received.ok_or_else(|| io::Error::other("the supervisor is gone"))?;
     if let Some(descriptors) = order.descriptors {
         let maximum = getrlimit(Resource::Nofile).maximum;

@@ -6,7 +6,9 @@
 //! and so could its end. The sockets do not block: both sides wait with poll(2) or in an event loop.
 
 use crate::sockets::refused_descriptors::close_received;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType,
@@ -98,6 +100,25 @@ impl ControlSocket {
             file.read_to_end(&mut text)?;
         }
         Ok(Some((serde_json::from_slice(&text).map_err(io::Error::other)?, descriptors)))
+    }
+
+    /// Waits for a message of any length from a sender that is trusted; `Ok(None)` when the other side is dead.
+    ///
+    /// # Errors
+    /// Those of [`Self::receive`], but for those that only mean that no message has come.
+    pub fn wait_for_long<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        loop {
+            match self.receive_long() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], None) {
+                        Ok(_) | Err(Errno::INTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
     }
 
     /// Receives a message from a sender that is not trusted; `Ok(None)` when the other side is dead.

@@ -80,7 +80,7 @@ type Descriptors = std::vec::IntoIter<OwnedFd>;
 pub fn run() -> io::Result<()> {
     let control = Arc::new(ControlSocket::from(take_inherited(CONTROL_FD)?));
     die_with_supervisor(&control)?;
-    let Some((ToRouter::Boot(boot), descriptors)) = receive(&control)? else {
+    let Some((ToRouter::Boot(boot), descriptors)) = control.wait_for_long()? else {
         return Err(io::Error::other("the supervisor sent no boot message"));
     };
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
@@ -90,7 +90,7 @@ pub fn run() -> io::Result<()> {
     let memory = next(&mut descriptors.into_iter())?;
     let counters = Arc::new(Counters::map(memory, howdah_metrics::layout::words(boot.threads))?);
     let mut process = RouterProcess::start(&control, &boot, most, &counters)?;
-    while let Some((message, descriptors)) = receive(&control)? {
+    while let Some((message, descriptors)) = control.wait_for_long()? {
         if matches!(message, ToRouter::Drain) {
             process.send_to_all(|| ThreadCommand::Drain);
             return process.drain();
@@ -98,18 +98,6 @@ pub fn run() -> io::Result<()> {
         process.handle(message, descriptors.into_iter())?;
     }
     Ok(())
-}
-
-fn receive(control: &ControlSocket) -> io::Result<Option<(ToRouter, Vec<OwnedFd>)>> {
-    loop {
-        match control.receive_long() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                poll(&mut [PollFd::new(control.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE)?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
-    }
 }
 
 // === impl RouterProcess ===

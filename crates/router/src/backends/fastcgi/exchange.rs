@@ -13,8 +13,9 @@
 //!
 //! After the beginning of the response, the client's connection is closed instead. Each is one line in the log.
 
-use crate::backends::buffering::answer::{Answer, AnswerBody};
+use crate::backends::buffering::answer::Answer;
 use crate::backends::buffering::spool::{Spool, SpoolLimits};
+use crate::backends::buffering::start::{Start, StartedAnswer};
 use crate::backends::fastcgi::connection::Connection;
 use crate::backends::fastcgi::generation::{FastCgiGeneration, RunningRequest};
 use crate::backends::fastcgi::messages::Messages;
@@ -34,7 +35,6 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
 use tokio::task::{spawn_local, yield_now};
 
 /// An exchange that begins.
@@ -49,16 +49,6 @@ pub struct Call<'a> {
     pub running: RunningRequest,
     /// The folder for spooled answers.
     pub spool_folder: Option<&'a Path>,
-}
-
-/// The beginning of an answer.
-pub struct StartedAnswer {
-    /// The head of the CGI response, which is valid.
-    pub head: Bytes,
-    /// The length of the whole body, if it is known.
-    pub length: Option<u64>,
-    /// Its body.
-    pub body: AnswerBody,
 }
 
 /// Why there is no answer.
@@ -79,11 +69,8 @@ pub struct ClosedConnection {
     reason: String,
 }
 
-/// The client's side, until the answer has begun.
-struct Start {
-    sender: Option<oneshot::Sender<Result<StartedAnswer, NoAnswer>>>,
-    answer: Rc<Answer>,
-}
+/// The client's side. The head is that of a CGI response.
+type ServerStart = Start<Bytes, NoAnswer>;
 
 /// Why an exchange has no end.
 enum Trouble {
@@ -125,10 +112,8 @@ const MAX_HEAD: usize = 64 * 1024;
 ///
 /// # Errors
 /// When there is no answer.
-pub async fn send(call: Call<'_>, request: Rc<ServerRequest>) -> Result<StartedAnswer, NoAnswer> {
-    let (sender, started) = oneshot::channel();
-    let answer = Rc::new(Answer::new(Spool::new(SPOOL_LIMITS, call.spool_folder)));
-    let start = Start { sender: Some(sender), answer };
+pub async fn send(call: Call<'_>, request: Rc<ServerRequest>) -> Result<StartedAnswer<Bytes>, NoAnswer> {
+    let (start, started) = ServerStart::of(Answer::new(Spool::new(SPOOL_LIMITS, call.spool_folder)));
     let Call { generation, place, connection, running, .. } = call;
     let generation = Arc::clone(generation);
     let context = LogContext::current();
@@ -149,7 +134,7 @@ async fn carry_out(
     connection: Connection,
     _running: RunningRequest,
     request: Rc<ServerRequest>,
-    mut start: Start,
+    mut start: ServerStart,
 ) {
     let mut messages = Messages::default();
     let result = {
@@ -180,11 +165,11 @@ async fn carry_out(
 async fn exchange(
     connection: &Connection,
     request: &ServerRequest,
-    start: &mut Start,
+    start: &mut ServerStart,
     place: &mut Place,
     messages: &mut Messages,
 ) -> Result<bool, Trouble> {
-    let answer = Rc::clone(&start.answer);
+    let answer = Rc::clone(start.answer());
     let (mut reader, mut buffer, mut head) =
         (AnswerReader::default(), BytesMut::new(), Head::Incomplete(BytesMut::new()));
     let mut writer = request.writer();
@@ -278,7 +263,7 @@ fn abandon(connection: &Connection, writer: &RequestWriter<'_>) -> Trouble {
 }
 
 /// The request has ended.
-fn finish(ended: RequestEnd, head: Head, start: &mut Start, answer: &Answer) -> Result<(), Trouble> {
+fn finish(ended: RequestEnd, head: Head, start: &mut ServerStart, answer: &Answer) -> Result<(), Trouble> {
     match (ended.outcome, head) {
         (Outcome::Complete, Head::Held(head)) => {
             answer.complete();
@@ -310,40 +295,6 @@ impl Head {
             answer.push(&begun).map_err(Trouble::Disk)?;
         }
         Ok(Head::Held(head))
-    }
-}
-
-// === impl Start ===
-
-impl Start {
-    /// Whether the client has the beginning of the answer.
-    fn has_begun(&self) -> bool {
-        self.sender.is_none()
-    }
-
-    /// Waits until the client leaves, before the answer has begun.
-    async fn closed(&mut self) {
-        match &mut self.sender {
-            Some(sender) => sender.closed().await,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// The answer begins.
-    fn begin(&mut self, head: Bytes, length: Option<u64>) {
-        if let Some(sender) = self.sender.take() {
-            let body = AnswerBody::new(&self.answer);
-            // If the client has left, the body is dropped, and with it the rest.
-            let _ = sender.send(Ok(StartedAnswer { head, length, body }));
-        }
-    }
-
-    /// There is no answer, or no more of it.
-    fn fail(&mut self, failure: NoAnswer) {
-        self.answer.lose();
-        if let Some(sender) = self.sender.take() {
-            let _ = sender.send(Err(failure));
-        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! The answer of a FastCGI server as an HTTP response.
 
 use crate::backends::buffering::spooled_body::{SpooledBody, with_body};
-use crate::backends::fastcgi::exchange::StartedAnswer;
+use crate::backends::buffering::start::StartedAnswer;
 use crate::response::application_head;
 use crate::response::failure::{Answer, Failure};
+use bytes::Bytes;
 use howdah_fastcgi::head;
 use http::Response;
 use http::request::Parts;
@@ -13,7 +14,7 @@ use hyper::ext::ReasonPhrase;
 ///
 /// # Errors
 /// 502 for a status that HTTP does not allow, and for too many headers.
-pub fn of(started: StartedAnswer, request: &Parts) -> Answer<SpooledBody> {
+pub fn of(started: StartedAnswer<Bytes>, request: &Parts) -> Answer<SpooledBody> {
     let StartedAnswer { head, length, body } = started;
     // It was checked when it came.
     let Ok(Some((head, _))) = head::parse(&head, head.len()) else { return Err(Failure::BadGateway) };

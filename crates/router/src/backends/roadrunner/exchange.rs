@@ -14,8 +14,9 @@
 //!
 //! After the beginning of the response, the client's connection is closed instead. Each is one line in the log.
 
-use crate::backends::buffering::answer::{Answer, AnswerBody};
+use crate::backends::buffering::answer::Answer;
 use crate::backends::buffering::spool::{Spool, SpoolLimits};
+use crate::backends::buffering::start::{Start, StartedAnswer};
 use crate::backends::roadrunner::generation::{RoadRunnerGeneration, RunningRequest};
 use crate::backends::roadrunner::request::WorkerRequest;
 use crate::backends::roadrunner::worker::{RequestPipes, Worker, WorkerStatus};
@@ -35,19 +36,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
 use tokio::task::{spawn_local, yield_now};
 use tokio::time::{Instant, sleep_until};
-
-/// The beginning of an answer.
-pub struct StartedAnswer {
-    /// The status and the headers.
-    pub head: ResponseContext,
-    /// The length of the whole body, if it is known.
-    pub length: Option<u64>,
-    /// Its body.
-    pub body: AnswerBody,
-}
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +50,8 @@ pub enum NoAnswer {
     Failed(Failure),
 }
 
-/// The client's side, until the answer has begun.
-struct Start {
-    sender: Option<oneshot::Sender<Result<StartedAnswer, NoAnswer>>>,
-    answer: Rc<Answer>,
-    clock: RequestClock,
-}
+/// The client's side.
+type WorkerStart = Start<ResponseContext, NoAnswer>;
 
 /// How an exchange ends.
 enum Ending {
@@ -120,14 +106,12 @@ pub async fn send(
     request: Rc<WorkerRequest>,
     clock: &RequestClock,
     spool_folder: Option<&Path>,
-) -> Result<StartedAnswer, NoAnswer> {
-    let (sender, started) = oneshot::channel();
-    let answer = Rc::new(Answer::new(Spool::new(SPOOL_LIMITS, spool_folder)));
-    let start = Start { sender: Some(sender), answer, clock: clock.clone() };
-    let generation = Arc::clone(generation);
+) -> Result<StartedAnswer<ResponseContext>, NoAnswer> {
+    let (start, started) = WorkerStart::of(Answer::new(Spool::new(SPOOL_LIMITS, spool_folder)));
+    let (generation, clock) = (Arc::clone(generation), clock.clone());
     let context = LogContext::current();
     spawn_local(async move {
-        let task = pin!(carry_out(generation, worker, running, request, start));
+        let task = pin!(carry_out(generation, worker, running, request, start, clock));
         match context {
             Some(context) => context.wrap(task).await,
             None => task.await,
@@ -142,11 +126,12 @@ async fn carry_out(
     mut worker: Worker,
     _running: RunningRequest,
     request: Rc<WorkerRequest>,
-    mut start: Start,
+    mut start: WorkerStart,
+    clock: RequestClock,
 ) {
     let mut guard = DiscardOnDrop { generation: Arc::clone(&generation), worker: Some(Arc::clone(&worker.status)) };
     let result = {
-        let exchange = exchange(&mut worker, &request, &mut start);
+        let exchange = exchange(&mut worker, &request, &mut start, &clock);
         match generation.timeout {
             Some(limit) => match tokio::time::timeout(limit, exchange).await {
                 Ok(result) => result,
@@ -175,7 +160,12 @@ async fn carry_out(
 }
 
 /// The way of a request to its worker and back.
-async fn exchange(worker: &mut Worker, request: &WorkerRequest, start: &mut Start) -> Result<Ending, Trouble> {
+async fn exchange(
+    worker: &mut Worker,
+    request: &WorkerRequest,
+    start: &mut WorkerStart,
+    clock: &RequestClock,
+) -> Result<Ending, Trouble> {
     let mut pipes = worker.pipes().map_err(|_| Trouble::NotRun)?;
     if !pipes.is_idle().map_err(Trouble::NotIdle)? {
         return Err(Trouble::NotRun);
@@ -183,7 +173,7 @@ async fn exchange(worker: &mut Worker, request: &WorkerRequest, start: &mut Star
     if let Err(trouble) = write_request(&mut pipes, request).await {
         return Err(trouble.of_unread(&pipes));
     }
-    let answer = Rc::clone(&start.answer);
+    let answer = Rc::clone(start.answer());
     let (mut reader, mut buffer) = (AnswerReader::default(), BytesMut::new());
     let mut held: Option<ResponseContext> = None;
     let mut has_read = false;
@@ -192,7 +182,7 @@ async fn exchange(worker: &mut Worker, request: &WorkerRequest, start: &mut Star
     loop {
         while let Some(piece) = reader.next(&mut buffer).map_err(Trouble::Violation)? {
             match piece {
-                AnswerPiece::Interim(head) => start.inform(&head),
+                AnswerPiece::Interim(head) => inform(start, clock, &head),
                 AnswerPiece::Head(head) => held = Some(head),
                 AnswerPiece::Body(bytes) => answer.push(&bytes).map_err(Trouble::Disk)?,
                 AnswerPiece::Ping if answer.has_client() => pipes.try_write(&frame::pong_frame()),
@@ -263,55 +253,13 @@ async fn write_request(pipes: &mut RequestPipes<'_>, request: &WorkerRequest) ->
     Ok(())
 }
 
-// === impl Start ===
-
-impl Start {
-    /// Whether the client waits for the answer, or reads it.
-    fn has_client(&self) -> bool {
-        match &self.sender {
-            Some(sender) => !sender.is_closed(),
-            None => self.answer.has_client(),
-        }
-    }
-
-    /// Whether the client has the beginning of the answer.
-    fn has_begun(&self) -> bool {
-        self.sender.is_none()
-    }
-
-    /// Waits until the client leaves, before the answer has begun.
-    async fn closed(&mut self) {
-        match &mut self.sender {
-            Some(sender) => sender.closed().await,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Sends an interim response to a client that waits for the answer.
-    fn inform(&self, head: &ResponseContext) {
-        if !self.has_begun()
-            && self.has_client()
-            && let Some((status, headers)) = application_head::interim(head.status, head.headers.fields())
-        {
-            self.clock.inform(status, &headers);
-        }
-    }
-
-    /// The answer begins.
-    fn begin(&mut self, head: ResponseContext, length: Option<u64>) {
-        if let Some(sender) = self.sender.take() {
-            let body = AnswerBody::new(&self.answer);
-            // If the client has left, the body is dropped, and with it the rest.
-            let _ = sender.send(Ok(StartedAnswer { head, length, body }));
-        }
-    }
-
-    /// There is no answer, or no more of it.
-    fn fail(&mut self, failure: NoAnswer) {
-        self.answer.lose();
-        if let Some(sender) = self.sender.take() {
-            let _ = sender.send(Err(failure));
-        }
+/// Sends an interim response to a client that waits for the answer.
+fn inform(start: &WorkerStart, clock: &RequestClock, head: &ResponseContext) {
+    if !start.has_begun()
+        && start.has_client()
+        && let Some((status, headers)) = application_head::interim(head.status, head.headers.fields())
+    {
+        clock.inform(status, &headers);
     }
 }
 

@@ -1,9 +1,10 @@
 //! The answer of a worker as an HTTP response.
 
 use crate::backends::buffering::spooled_body::{SpooledBody, with_body};
-use crate::backends::roadrunner::exchange::StartedAnswer;
+use crate::backends::buffering::start::StartedAnswer;
 use crate::response::application_head;
 use crate::response::failure::Answer;
+use howdah_goridge::response::ResponseContext;
 use http::Response;
 use http::request::Parts;
 
@@ -11,7 +12,7 @@ use http::request::Parts;
 ///
 /// # Errors
 /// 502 for a status that HTTP does not allow, and for too many headers.
-pub fn of(started: StartedAnswer, request: &Parts) -> Answer<SpooledBody> {
+pub fn of(started: StartedAnswer<ResponseContext>, request: &Parts) -> Answer<SpooledBody> {
     let StartedAnswer { head, length, body } = started;
     let mut response = Response::new(());
     *response.status_mut() = application_head::status(head.status)?;
