@@ -70,6 +70,10 @@ dokuwiki dokuwiki/wiki/confirm password wiki-secret
 dokuwiki dokuwiki/wiki/policy select open (anyone can read, write, upload)
 ANSWERS
 
-# The trailing "-" means: do not install.
-apt-get $LOCK install -qq -y --no-install-recommends $missing \
-    apache2- apache2-bin- libapache2-mod-php- libapache2-mod-php8.2-
+# The trailing "-" means: do not install. It would remove a package, too; the tests of the lab need two of these.
+unwanted=
+for package in apache2 apache2-bin libapache2-mod-php libapache2-mod-php8.2; do
+    status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$status" = installed ] || unwanted="$unwanted $package-"
+done
+apt-get $LOCK install -qq -y --no-install-recommends $missing $unwanted

@@ -1,17 +1,18 @@
 """`howdah lab`: races of howdah, nginx + PHP-FPM and php -S, in quick form; failures of stacks; Ctrl-C."""
 
 import json
-import os
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from support.command_line import error_of, howdah
+from support.labs import processes_in, run_lab
 from support.server import EXECUTABLE
 from support.waiting import wait_for
+
+pytestmark = pytest.mark.usefixtures("place")
 
 PAGE = "<?php echo 'hello ', getmypid() > 0 ? 'world' : '';"
 SHORT = {"name": "clients", "connections": 4, "duration": "300ms", "warm_up": "50ms"}
@@ -38,38 +39,6 @@ def lab(folder):
         return path
 
     return write
-
-
-@pytest.fixture(autouse=True)
-def place(monkeypatch):
-    """The folder for the labs' own folders; at the end, nothing is left in it and no process works there."""
-    # A short path: unix sockets are in it.
-    place = Path(tempfile.mkdtemp(prefix="lab-"))
-    place.chmod(0o755)
-    monkeypatch.setenv("TMPDIR", str(place))
-    yield place
-    assert processes_in(place) == []
-    place.rmdir()
-
-
-def run_lab(path: Path, *options: str) -> tuple[dict, subprocess.CompletedProcess]:
-    """Runs a lab to its end; returns its results."""
-    out = path.parent / "out"
-    result = howdah("lab", "run", path, "--out", out, *options, timeout=120)
-    assert result.returncode == 0, result.stderr
-    return json.loads((out / "results.json").read_text()), result
-
-
-def processes_in(place: Path) -> list[str]:
-    """The command lines of processes whose working folder is below `place`."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if str(os.readlink(process / "cwd")).startswith(f"{place}/"):
-                found.append((process / "cmdline").read_text().replace("\0", " "))
-        except OSError:
-            continue
-    return found
 
 
 def test_a_lab_races_three_servers_and_writes_its_results(lab):

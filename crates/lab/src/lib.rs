@@ -9,6 +9,7 @@
 //! - [`results`]: all that a lab measured, as results.json holds it
 //! - [`report`]: the report of a lab, one HTML file
 //! - [`reason`]: errors of the system, for people
+//! - [`result_file`]: files with results
 //! - [`comparison`]: two results, and what changed
 //! - [`constant_rates`]: the engine of `howdah-load`
 
@@ -21,6 +22,7 @@ pub mod measure;
 pub mod plan;
 pub mod reason;
 pub mod report;
+pub mod result_file;
 pub mod results;
 pub mod run;
 pub mod stacks;

@@ -20,9 +20,9 @@ pub use answer::ResultsComparison;
 pub use changes::{Change, Judgement};
 pub use conditions::Condition;
 
-use crate::reason;
 use crate::report::page;
 use crate::report::words::{label, list, plural};
+use crate::result_file;
 use crate::results::Results;
 use std::path::Path;
 
@@ -55,8 +55,7 @@ pub fn to_html(comparison: &ResultsComparison, before: &str, after: &str) -> Res
 /// # Errors
 /// The file cannot be written. The message names it.
 pub fn write_html(comparison: &ResultsComparison, before: &str, after: &str, path: &Path) -> Result<(), String> {
-    let html = to_html(comparison, before, after)?;
-    std::fs::write(path, html).map_err(|error| reason::at(path, &error))
+    result_file::write(path, to_html(comparison, before, after)?)
 }
 
 fn headline(changes: &[Change]) -> String {

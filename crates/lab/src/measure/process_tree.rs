@@ -13,6 +13,8 @@ pub struct Process {
     pub pid: u32,
     /// Its parent's.
     pub parent: u32,
+    /// Its process group.
+    pub group: u32,
     /// User and system time, its own and that of its ended children, in clock ticks.
     pub cpu_ticks: u64,
     /// Its threads.
@@ -43,6 +45,11 @@ pub fn tree(roots: &[u32]) -> Vec<Process> {
         next += 1;
     }
     found
+}
+
+/// The processes of a process group.
+pub fn group(number: u32) -> Vec<Process> {
+    all().filter(|process| process.group == number).collect()
 }
 
 /// The process with this number.
@@ -80,6 +87,7 @@ fn parse_stat(text: &str) -> Option<Process> {
     Some(Process {
         pid: pid.parse().ok()?,
         parent: number(1)? as u32,
+        group: number(2)? as u32,
         cpu_ticks: number(11)? + number(12)? + number(13)? + number(14)?,
         threads: number(17)? as u32,
         started: number(19)?,
@@ -100,7 +108,8 @@ mod tests {
     fn a_name_with_spaces_and_parentheses_is_skipped() {
         let fields = "S 7 1 1 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 5 0 12345 1 2";
         let process = parse_stat(&format!("42 (a) R 9 (b) {fields}\n")).unwrap();
-        let expected = Process { pid: 42, parent: 7, cpu_ticks: 100, threads: 5, started: 12_345, is_zombie: false };
+        let expected =
+            Process { pid: 42, parent: 7, group: 1, cpu_ticks: 100, threads: 5, started: 12_345, is_zombie: false };
         assert_eq!(process, expected);
         assert_eq!(parse_stat("42 (a"), None);
     }

@@ -253,7 +253,7 @@ pub struct CoresFile {
 #[serde(deny_unknown_fields)]
 pub struct ServiceFile {
     /// Its name: `{{ port }}` in its command and `{{ services.NAME.port }}` in php.ini settings and the environment are
-    /// its port.
+    /// its port; `{{ folder }}` is a folder of its own, `{{ lab }}` that of lab.json.
     pub name: String,
     /// Its command.
     pub command: Vec<String>,

@@ -8,7 +8,7 @@ use crate::stacks::Library;
 use regex::Regex;
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A lab.
 #[derive(Clone, Debug)]
@@ -50,12 +50,14 @@ pub struct Plan {
 pub struct Service {
     /// Its name.
     pub name: String,
-    /// Its command; templates with `port` and `folder`.
+    /// Its command; templates with `port`, `folder` (its own) and `lab` (that of lab.json).
     pub command: Vec<String>,
     /// A command that is run before its start.
     pub prepare: Vec<String>,
     /// How to install it.
     pub install: String,
+    /// The folder of lab.json.
+    pub lab: PathBuf,
 }
 
 const DEFAULT_ROUNDS: u32 = 5;
@@ -111,6 +113,7 @@ impl Plan {
                 command: service.command.clone(),
                 prepare: service.prepare.clone(),
                 install: service.install.clone(),
+                lab: folder.canonicalize().unwrap_or_else(|_| folder.to_owned()),
             })
         };
         let services = file.services.iter().enumerate().map(service).collect::<Result<_, String>>()?;

@@ -135,7 +135,8 @@ fn read_one(
             let script = script.map(|script| {
                 let paths = [folder.join(script), application.root.join(script)];
                 let path = paths.iter().find(|path| path.is_file()).unwrap_or(&paths[0]);
-                (script.clone(), path.clone())
+                // Absolute, without `..`: templates compare it with the document root.
+                (script.clone(), path.canonicalize().unwrap_or_else(|_| path.clone()))
             });
             let mut environment = application.environment.clone();
             environment.extend(object.environment.clone());

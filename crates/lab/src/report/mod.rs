@@ -20,7 +20,7 @@ pub(crate) mod words;
 
 pub use verdict::{Confidence, ConfidenceLevel, LoadFindings, VerdictText, verdict};
 
-use crate::reason;
+use crate::result_file;
 use crate::results::Results;
 use std::path::Path;
 
@@ -29,8 +29,7 @@ use std::path::Path;
 /// # Errors
 /// The file cannot be written. The message names it.
 pub fn write_html(results: &Results, path: &Path) -> Result<(), String> {
-    let html = html(results)?;
-    std::fs::write(path, html).map_err(|error| reason::at(path, &error))
+    result_file::write(path, html(results)?)
 }
 
 /// The report.

@@ -1,5 +1,6 @@
 //! The files of a lab, and its table on the terminal.
 
+use crate::result_file;
 use crate::results::{Metric, Results, Run, RunState, Summary};
 use std::fmt::Write;
 use std::fs;
@@ -17,8 +18,7 @@ pub fn write(results: &Results, folder: &Path) -> Result<(), String> {
         ("summary.csv", summary_csv(results)),
         ("seconds.csv", seconds_csv(results)),
     ] {
-        let path = folder.join(name);
-        fs::write(&path, content).map_err(|error| crate::reason::at(&path, &error))?;
+        result_file::write(&folder.join(name), content)?;
     }
     Ok(())
 }

@@ -59,7 +59,8 @@ impl Services {
         interrupted: &AtomicBool,
     ) -> Result<(), String> {
         fs::create_dir_all(folder).map_err(|error| crate::reason::at(folder, &error))?;
-        let renderer = Renderer::new(context! { port, folder => folder.display().to_string() });
+        let text = |path: &Path| path.display().to_string();
+        let renderer = Renderer::new(context! { port, folder => text(folder), lab => text(&service.lab) });
         let log = folder.join("output.log");
         let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
         let environment = BTreeMap::from([("PATH".to_owned(), path.to_owned())]);

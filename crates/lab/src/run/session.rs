@@ -3,6 +3,7 @@
 use crate::plan::Plan;
 use crate::plan::StackPlan;
 use crate::stacks::Conditions;
+use crate::stacks::open_to_user;
 use crate::stacks::php::{IniSources, PhpIni};
 use crate::stacks::template::Renderer;
 use std::cell::Cell;
@@ -35,8 +36,6 @@ pub struct Place {
 }
 
 const READABLE: u32 = 0o755;
-/// PHP's user writes there.
-const WRITABLE: u32 = 0o777;
 
 // === impl Session ===
 
@@ -56,8 +55,9 @@ impl Session {
         let folder = make(&std::env::temp_dir())?;
         let shm = Path::new("/dev/shm");
         let shm = make(if shm.is_dir() { shm } else { folder.path() })?;
-        // FPM binds there before it changes its user; a server that is started as PHP's user must write, too.
-        set_mode(shm.path(), WRITABLE)?;
+        // FPM binds there before it changes its user; a server that is started as PHP's user must write, too. Other users
+        // must not: a link or a socket of theirs would get what the lab's servers write.
+        give(shm.path(), plan.application.user.as_deref())?;
         let error_log = folder.path().join("php-error.log");
         fs::write(&error_log, "").map_err(|error| error.to_string())?;
         set_mode(&error_log, 0o666)?;
@@ -91,7 +91,7 @@ impl Session {
         let facts = has_facts.then(|| self.folder.path().join(format!("{name}-facts")));
         if let Some(facts) = &facts {
             fs::create_dir(facts).map_err(|error| crate::reason::at(facts, &error))?;
-            set_mode(facts, WRITABLE)?;
+            give(facts, self.conditions.user.as_deref())?;
         }
         let mut ini = self.ini.clone();
         ini.settings.extend(stack.ini.clone());
@@ -114,6 +114,10 @@ impl Session {
     pub fn shm(&self) -> &Path {
         self.shm.path()
     }
+}
+
+fn give(path: &Path, user: Option<&str>) -> Result<(), String> {
+    open_to_user(path, user).map_err(|error| crate::reason::at(path, &error))
 }
 
 fn set_mode(path: &Path, mode: u32) -> Result<(), String> {

@@ -19,4 +19,4 @@ pub mod template;
 
 pub use detect::{Detection, Missing};
 pub use library::{Definition, Library};
-pub use running::{Conditions, Running, StackSpec, StartFailure};
+pub use running::{Conditions, Running, StackSpec, StartFailure, open_to_user};

@@ -66,12 +66,18 @@ pub fn start(launch: &Launch) -> Result<Child, String> {
 
 /// Stops a process and what is left of its tree.
 pub fn stop(child: &mut Child) {
-    let family = process_tree::tree(&[child.id()]);
+    let mut family = process_tree::tree(&[child.id()]);
     signal(child.id(), Signal::TERM);
     let deadline = Instant::now() + PATIENCE;
     while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
         std::thread::sleep(POLL);
     }
+    // A server that was still starting has forked since: its children are in its process group.
+    let forked: Vec<_> = process_tree::group(child.id())
+        .into_iter()
+        .filter(|process| family.iter().all(|old| old.pid != process.pid))
+        .collect();
+    family.extend(forked);
     let orphans = alive(&family);
     for process in &orphans {
         signal(process.pid, Signal::TERM);
@@ -150,6 +156,21 @@ mod tests {
         stop(&mut child);
         assert!(alive(&family).is_empty());
         assert!(std::fs::read_to_string(&log).unwrap().starts_with("b-\n"), "a clean environment");
+    }
+
+    #[test]
+    fn a_child_that_was_forked_during_the_stop_is_stopped_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let environment = BTreeMap::new();
+        let script = "trap 'sleep 600 & exit' TERM; echo ready; while :; do sleep 0.05; done";
+        let command = ["sh", "-c", script].map(str::to_owned);
+        let mut child = start(&launch(&command, &environment, folder.path(), &log)).unwrap();
+        while !std::fs::read_to_string(&log).unwrap().contains("ready") {
+            std::thread::sleep(POLL);
+        }
+        stop(&mut child);
+        assert_eq!(alive(&process_tree::group(child.id())), []);
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl Running {
         let owned = manifest.folders.iter().map(|name| folder.join(name)).chain([folder.to_owned()]);
         for path in owned.collect::<Vec<_>>() {
             fs::create_dir_all(&path).map_err(|error| describe(&path, error))?;
-            give_to_user(&path, conditions.user.as_deref()).map_err(|error| describe(&path, error))?;
+            open_to_user(&path, conditions.user.as_deref()).map_err(|error| describe(&path, error))?;
         }
         for file in &manifest.files {
             let place = format!("{}/{}", spec.definition.name, file.template);
@@ -187,7 +187,7 @@ impl Running {
                 spec.definition.templates.get(&file.template).ok_or_else(|| format!("{place} is missing"))?;
             let content = renderer.render(template).map_err(|error| format!("{place}: {error}"))?;
             let path = folder.join(&file.path);
-            fs::write(&path, &content).map_err(|error| describe(&path, error))?;
+            crate::result_file::write(&path, &content)?;
             self.files.push(StackFile { path: file.path.clone(), content, is_configuration: file.configuration });
         }
         Ok(())
@@ -349,18 +349,22 @@ fn renderer(
     })
 }
 
-fn give_to_user(path: &Path, user: Option<&str>) -> std::io::Result<()> {
+/// Lets a user, and no other one, make files in a folder of the lab's. The files of the lab stay its own: a server
+/// may read it as root.
+///
+/// # Errors
+/// The folder's group cannot be changed.
+pub fn open_to_user(path: &Path, user: Option<&str>) -> std::io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
     let Some(user) = user else { return Ok(()) };
     let passwd = fs::read_to_string("/etc/passwd")?;
-    let ids = passwd.lines().find_map(|line| {
+    let group = passwd.lines().find_map(|line| {
         let fields: Vec<_> = line.split(':').collect();
-        (fields.first() == Some(&user)).then(|| Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?)))?
+        (fields.first() == Some(&user)).then(|| fields.get(3)?.parse().ok())?
     });
-    match ids {
-        Some((user, group)) => std::os::unix::fs::chown(path, Some(user), Some(group)),
-        None => Ok(()),
-    }
+    let Some(group) = group else { return Ok(()) };
+    std::os::unix::fs::chown(path, None, Some(group))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o1775))
 }
 
 fn end_of(log: &Path) -> Vec<String> {

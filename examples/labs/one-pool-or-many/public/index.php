@@ -2,6 +2,6 @@
 
 session_start();
 require __DIR__ . '/../library.php';
-new PDO('sqlite::memory:');
+new PDO(getenv('DATABASE'), 'lab', 'lab');
 $_SESSION['count'] = ($_SESSION['count'] ?? 0) + 1;
 echo greeting();

@@ -38,7 +38,7 @@ impl LabK6Options {
             ("testrun.yaml", k6::test_run(&self.name, self.parallelism)),
         ] {
             let path = folder.join(name);
-            std::fs::write(&path, text).map_err(|error| howdah_lab::reason::at(&path, &error))?;
+            howdah_lab::result_file::write(&path, text)?;
             output::print(&format!("{}\n", path.display()));
         }
         Ok(())

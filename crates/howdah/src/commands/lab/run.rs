@@ -29,6 +29,15 @@ pub struct LabRunOptions {
     /// Shorter loads and fewer rounds: a first impression.
     #[arg(long)]
     quick: bool,
+    /// The number of rounds, instead of the lab's.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// The cores of the load generator, instead of the lab's: 0,1. With --stack-cores, they do not share cores.
+    #[arg(long, value_name = "CORES", value_delimiter = ',')]
+    generator_cores: Vec<u32>,
+    /// The cores of the stacks, instead of the lab's.
+    #[arg(long, value_name = "CORES", value_delimiter = ',')]
+    stack_cores: Vec<u32>,
     /// A folder with stacks of your own.
     #[arg(long, value_name = "DIR")]
     stacks_dir: Option<PathBuf>,
@@ -49,6 +58,14 @@ impl LabRunOptions {
         let mut plan = Plan::read(&self.lab, &library, self.quick)?;
         if !self.stacks.is_empty() {
             plan.select(&self.stacks)?;
+        }
+        plan.rounds = self.rounds.unwrap_or(plan.rounds);
+        for (chosen, planned) in
+            [(&self.generator_cores, &mut plan.generator_cores), (&self.stack_cores, &mut plan.stack_cores)]
+        {
+            if !chosen.is_empty() {
+                planned.clone_from(chosen);
+            }
         }
         let folder = self.out.clone().unwrap_or_else(|| self.default_folder());
         // Before the race: an hour of measurements must not be lost because of a folder.
