@@ -78,6 +78,37 @@ def test_a_temporary_certificate_bridges_the_first_minute(site, authority):
     assert "last_error" not in site.status()[NAME]
 
 
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    "what, reason",
+    [
+        ("problem", "refuses the order"),
+        ("token", "a token that RFC 8555 does not allow"),
+        ("long token", "a token that RFC 8555 does not allow"),
+        ("chain", "something that is too long"),
+    ],
+)
+def test_a_hostile_authority_costs_its_own_order_only(site, authority, what, reason):
+    """Each order has its result at once: the process with the orders of other authorities is not killed."""
+    match what:
+        case "problem":
+            authority.refused[NAME] = LONG
+        case "token":
+            authority.token = "<script>alert(1)</script>"
+        case "long token":
+            authority.token = LONG
+        case "chain":
+            # Short enough, but each character needs six in a message.
+            authority.chain = "\1" * 40_000
+    site = site()
+    site.set_acme(NAME, challenges="http-01")
+    status = wait_for(lambda: (known := site.status()[NAME]).get("last_error") and known)
+    assert reason in status["last_error"] and len(status["last_error"]) < 2000
+    assert "does not answer" not in site.server.stderr and len(site.server.stderr) < 20_000
+
+
 def test_a_stored_certificate_needs_no_authority(site, authority, tmp_path):
     """It is served from the first connection on, also by a new router, and so is the account used again."""
     state = str(tmp_path / "state")

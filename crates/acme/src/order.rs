@@ -29,6 +29,8 @@ const WHOLE_PATIENCE: Duration = Duration::from_secs(600);
 
 /// A message to the supervisor has 64 KiB at most.
 const MAX_CHAIN_BYTES: usize = 48 * 1024;
+/// Usual ones have 43.
+const MAX_TOKEN_CHARS: usize = 512;
 
 /// Carries out an order, and reports its result.
 pub async fn carry_out(
@@ -52,7 +54,12 @@ pub async fn carry_out(
             FromAcme::Failed { order: number, failure }
         }
     };
-    reports.send(&report);
+    if !reports.send(&report) {
+        // The supervisor must not wait for it: it would end the orders of other authorities, too.
+        let reason = "the authority has sent something that is too long".to_owned();
+        let failure = OrderFailure { cause: FailureCause::Authority, reason, retry_after_seconds: None };
+        reports.send(&FromAcme::Failed { order: number, failure });
+    }
 }
 
 /// The chain and its key.
@@ -225,6 +232,9 @@ async fn reason_of_challenge(placed: &mut Order) -> Option<Error> {
 
 fn answer_of(challenge: &ChallengeHandle<'_>, order: &CertificateOrder) -> Result<ChallengeAnswer, String> {
     let authorization = challenge.key_authorization();
+    if !is_token(&challenge.token) {
+        return Err("the authority has sent a token that RFC 8555 does not allow".to_owned());
+    }
     if order.challenge == OrderChallenge::Http {
         return Ok(ChallengeAnswer::Http(challenge.token.clone(), authorization.as_str().to_owned()));
     }
@@ -248,10 +258,30 @@ fn request(domain: &str) -> Result<(String, Vec<u8>), rcgen::Error> {
     Ok((key.serialize_pem(), request.der().to_vec()))
 }
 
+/// RFC 8555, 8.3. The domain's visitors would get any other text from it, too.
+fn is_token(text: &str) -> bool {
+    (1..=MAX_TOKEN_CHARS).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
 fn name_of(challenge: &OrderChallenge) -> &'static str {
     match challenge {
         OrderChallenge::Http => "http-01",
         OrderChallenge::TlsAlpn => "tls-alpn-01",
         OrderChallenge::Dns { .. } => "dns-01",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_has_no_characters_with_a_meaning() {
+        assert!(is_token("LoqXcYV8q5ONbJQxbmR7SCTNo3tiAXDfowyjxAjEuX0-_"));
+        let long = "a".repeat(MAX_TOKEN_CHARS + 1);
+        for text in ["", "<script>", "a/b", "a b", "a.b", "\u{e9}", "a\n", long.as_str()] {
+            assert!(!is_token(text), "{text}");
+        }
     }
 }

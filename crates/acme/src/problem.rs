@@ -6,6 +6,8 @@ use instant_acme::{Error, Problem};
 const PREFIX: &str = "urn:ietf:params:acme:error:";
 /// An authority chooses these texts.
 const MAX_DETAIL_CHARS: usize = 400;
+/// Of a whole reason: some errors quote an authority, too.
+const MAX_REASON_CHARS: usize = 1000;
 
 /// Why an order has failed.
 pub fn describe(error: &Error, domain: &str, challenge: &OrderChallenge) -> OrderFailure {
@@ -37,9 +39,9 @@ fn of_authority(problem: &Problem, domain: &str, challenge: &OrderChallenge) -> 
     };
     let (cause, advice) = advice(kind, domain, challenge);
     let reason = match detail {
-        Some(detail) => format!("{advice} (the authority: {:?})", shortened(detail)),
+        Some(detail) => format!("{advice} (the authority: {:?})", shortened(detail, MAX_DETAIL_CHARS)),
         None if kind.is_empty() => advice,
-        None => format!("{advice} (the authority: {kind:?})"),
+        None => format!("{advice} (the authority: {:?})", shortened(kind, MAX_DETAIL_CHARS)),
     };
     failure(cause, reason)
 }
@@ -114,11 +116,11 @@ fn advice(kind: &str, domain: &str, challenge: &OrderChallenge) -> (FailureCause
 }
 
 fn failure(cause: FailureCause, reason: String) -> OrderFailure {
-    OrderFailure { cause, reason, retry_after_seconds: None }
+    OrderFailure { cause, reason: shortened(&reason, MAX_REASON_CHARS), retry_after_seconds: None }
 }
 
-fn shortened(text: &str) -> String {
-    text.chars().take(MAX_DETAIL_CHARS).collect()
+fn shortened(text: &str, chars: usize) -> String {
+    text.chars().take(chars).collect()
 }
 
 #[cfg(test)]
@@ -167,5 +169,9 @@ mod tests {
         let long = "x".repeat(100_000);
         let failure = describe(&Error::Api(problem("dns", Some(&long))), "shop.example", &OrderChallenge::Http);
         assert!(failure.reason.len() < 600);
+        let errors = [Error::Api(problem(&long, None)), Error::Other(long.clone().into()), Error::Str("x")];
+        for error in errors {
+            assert!(describe(&error, "shop.example", &OrderChallenge::Http).reason.len() <= MAX_REASON_CHARS);
+        }
     }
 }

@@ -21,16 +21,19 @@ impl Reports {
         Reports { socket }
     }
 
-    /// Sends a message, and waits while the supervisor does not read.
-    pub fn send(&self, message: &FromAcme) {
+    /// Sends a message, and waits while the supervisor does not read. `false` if it cannot be sent: it is too long.
+    pub fn send(&self, message: &FromAcme) -> bool {
         loop {
             match self.socket.send(message, &[]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let _ = poll(&mut [PollFd::new(self.socket.as_fd(), PollFlags::POLLOUT)], PollTimeout::NONE);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return tracing::error!(%error, "a result cannot be sent to the supervisor"),
-                Ok(()) => return,
+                Err(error) => {
+                    tracing::error!(%error, "a result cannot be sent to the supervisor");
+                    return false;
+                }
+                Ok(()) => return true,
             }
         }
     }

@@ -38,6 +38,8 @@ class Authority:
         self.refused: dict[str, str] = {}
         self.is_down = False
         self.lies = False
+        self.token = "token"
+        self.chain = ""
         self.delay = 0.0
         self.external_key: bytes | None = None
         self.offered = ("http-01", "tls-alpn-01", "dns-01")
@@ -188,7 +190,7 @@ class Authority:
             self.replaced.append(payload["replaces"])
         number = len(self.orders)
         order = {"domain": domain, "status": "pending", "thumbprint": signatures.thumbprint(account["key"])}
-        order |= {"token": f"token-{number}-{self._nonce()}", "replaces": payload.get("replaces"), "error": None, "kind": None}
+        order |= {"token": f"{self.token}-{number}-{self._nonce()}", "replaces": payload.get("replaces"), "error": None, "kind": None}
         self.orders.append(order)
         return 201, self._state(number), {"Location": self.url("order", number)}
 
@@ -255,6 +257,8 @@ class Authority:
         if self.lies:
             bundle = self.issuer.bundle("other.example", -0.01, 90)
             self._chains[int(number)] = bundle.split("-----BEGIN PRIVATE")[0]
+        elif self.chain:
+            self._chains[int(number)] = self.chain
         else:
             self._chains[int(number)] = self.issuer.sign(csr)
         order["status"] = "valid"
