@@ -3,7 +3,9 @@
 import itertools
 import json
 import signal
+import socket
 import threading
+import time
 
 import pytest
 
@@ -240,6 +242,26 @@ def test_a_browser_that_asks_without_end_is_limited(shop):
         thread.join()
     assert answers == [200] * 100
     assert shop.page.send("POST", "config/check", b"x" * (10 << 20)).status == 413
+
+
+@pytest.mark.parametrize("begun", [b"", b"G", b"POST /api/login HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\nContent-Length: 9\r\n\r\n"])
+def test_clients_that_wait_keep_no_browser_out(shop, begun):
+    """Any user of the machine can open connections."""
+    waiting = [socket.create_connection(("127.0.0.1", shop.dashboard.port)) for _ in range(80)]
+    try:
+        for client in waiting:
+            client.sendall(begun)
+        began = time.monotonic()
+        assert shop.page.get("now").status == 200
+        assert time.monotonic() - began < 10
+    finally:
+        for client in waiting:
+            client.close()
+
+
+def test_a_token_is_short(shop):
+    origin = [("Origin", shop.page.origin)]
+    assert shop.dashboard.request("POST", "/api/login", origin, b"x" * 2000).status == 413
 
 
 def test_the_history_has_rates_and_marks_and_survives_a_restart(shop, tmp_path):

@@ -5,14 +5,17 @@
 //!
 //! One dashboard writes at a time: it holds a lock. A second one of the same howdah, and one whose disk is full, keeps its
 //! history in memory.
+//!
+//! The folder is opened once, and its files by their names in it: a link that is put in the place of the folder or of a file
+//! later is not followed.
 
 use crate::commands::dashboard::history::record::{Mark, Record, Sample};
 use howdah_supervisor::system_error::error_text;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat, renameat};
 use std::collections::VecDeque;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The records of the last hours.
@@ -28,6 +31,7 @@ pub struct Store {
 #[derive(Debug)]
 struct Files {
     folder: PathBuf,
+    opened: File,
     current: File,
     current_bytes: usize,
     _lock: File,
@@ -42,6 +46,7 @@ const FORMER: &str = "history.1.jsonl";
 const LOCK: &str = "lock";
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
+const APPENDED: OFlags = OFlags::WRONLY.union(OFlags::APPEND).union(OFlags::CREATE);
 
 // === impl Store ===
 
@@ -53,7 +58,7 @@ impl Store {
         store.files = folder.and_then(|folder| {
             let files = Files::open(&folder).map_err(|reason| format!("{}: {reason}", folder.display()))?;
             for name in [FORMER, CURRENT] {
-                store.load(&folder.join(name), now);
+                store.load(files.read(name).unwrap_or_default(), now);
             }
             Ok(files)
         });
@@ -99,8 +104,7 @@ impl Store {
         })
     }
 
-    fn load(&mut self, path: &Path, now: u64) {
-        let Ok(content) = std::fs::read(path) else { return };
+    fn load(&mut self, content: Vec<u8>, now: u64) {
         for line in content.split(|byte| *byte == b'\n') {
             let Ok(record) = serde_json::from_slice::<Record>(line) else { continue };
             // The clock may have been wrong.
@@ -140,27 +144,34 @@ impl Files {
     fn open(folder: &Path) -> Result<Files, String> {
         let sentence = |error: io::Error| error_text(&error).to_string();
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(sentence)?;
+        let opened = File::open(folder).map_err(sentence)?;
         // The configuration's differences are in the history.
-        let metadata = folder.metadata().map_err(sentence)?;
+        let metadata = opened.metadata().map_err(sentence)?;
         if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o077 != 0 {
             return Err("other users can enter the folder; choose another with --history".to_owned());
         }
-        let lock = options().write(true).create(true).truncate(false).open(folder.join(LOCK)).map_err(sentence)?;
+        let lock = open_in(&opened, LOCK, OFlags::WRONLY | OFlags::CREATE).map_err(sentence)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| "another dashboard of the same howdah writes there".to_owned())?;
-        let mut current = options().append(true).create(true).open(folder.join(CURRENT)).map_err(sentence)?;
+        let mut current = open_in(&opened, CURRENT, APPENDED).map_err(sentence)?;
         // The end of a line that a crash has cut off.
         current.write_all(b"\n").map_err(sentence)?;
         let current_bytes = current.metadata().map_err(sentence)?.len();
         let current_bytes = usize::try_from(current_bytes).unwrap_or(usize::MAX);
-        Ok(Files { folder: folder.to_owned(), current, current_bytes, _lock: lock })
+        Ok(Files { folder: folder.to_owned(), opened, current, current_bytes, _lock: lock })
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let mut content = Vec::new();
+        open_in(&self.opened, name, OFlags::RDONLY)?.read_to_end(&mut content)?;
+        Ok(content)
     }
 
     /// One write: a line is on disk whole, or its end is missing.
     fn append(&mut self, line: &[u8], max_bytes: usize) -> io::Result<()> {
         if self.current_bytes.saturating_add(line.len()) > max_bytes {
-            std::fs::rename(self.folder.join(CURRENT), self.folder.join(FORMER))?;
-            self.current = options().append(true).create(true).open(self.folder.join(CURRENT))?;
+            renameat(&self.opened, CURRENT, &self.opened, FORMER)?;
+            self.current = open_in(&self.opened, CURRENT, APPENDED)?;
             self.current_bytes = 0;
         }
         self.current.write_all(line)?;
@@ -169,17 +180,19 @@ impl Files {
     }
 }
 
-fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.mode(FILE_MODE);
-    options
+/// A regular file in this folder.
+fn open_in(folder: &File, name: &str, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(folder, name, flags, Mode::from_raw_mode(FILE_MODE))?);
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other(format!("{name} is not a file"))) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::commands::dashboard::history::record::MarkKind;
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn sample(time: u64) -> Record {
         Record::Sample(Sample { time, seconds: 5.0, ..Sample::default() })
@@ -245,6 +258,25 @@ mod tests {
         assert_eq!(times(&store), [MAX_SECONDS, MAX_SECONDS + 11]);
         drop(store);
         assert_eq!(times(&Store::open(Ok(folder), MAX_BYTES, MAX_SECONDS)), [10, MAX_SECONDS]);
+    }
+
+    #[test]
+    fn links_that_are_put_in_its_place_are_not_followed() {
+        let (place, folder) = folder();
+        let (moved, other) = (place.path().join("moved"), place.path().join("other"));
+        let mut store = Store::open(Ok(folder.clone()), 400, 0);
+        std::fs::rename(&folder, &moved).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        symlink(&other, &folder).unwrap();
+        for time in 0..100 {
+            store.add(sample(time));
+        }
+        assert!(store.place().is_ok() && moved.join(FORMER).exists());
+        assert_eq!(std::fs::read_dir(&other).unwrap().count(), 0);
+        drop(store);
+        std::fs::remove_file(moved.join(CURRENT)).unwrap();
+        symlink(other.join("file"), moved.join(CURRENT)).unwrap();
+        assert!(Store::open(Ok(moved), 400, 0).place().is_err() && !other.join("file").exists());
     }
 
     #[test]

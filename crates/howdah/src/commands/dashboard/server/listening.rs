@@ -1,7 +1,11 @@
 //! The listening socket and its connections.
 
+use crate::commands::dashboard::server::routes::LOG_IN;
 use crate::commands::dashboard::server::service::Service;
+use howdah_exporter::connections::Connections;
 use howdah_supervisor::system_error::error_text;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
@@ -10,9 +14,8 @@ use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
-/// How many connections are open. Further ones wait in the backlog.
+/// How many connections are open. One more closes the one that has waited for a request for longest.
 const MAX_CONNECTIONS: usize = 64;
 /// How long a browser may take for a head, and keep an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -59,17 +62,23 @@ pub fn listen(address: SocketAddr) -> Result<StdTcpListener, String> {
 
 /// Accepts and serves without end.
 pub async fn serve(listener: TcpListener, service: Arc<Service>) {
-    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let connections = Connections::new(MAX_CONNECTIONS);
     loop {
-        let Ok(turn) = Arc::clone(&connections).acquire_owned().await else { return };
+        connections.room().await;
         match listener.accept().await {
             Ok((stream, _)) => {
                 let _ = stream.set_nodelay(true);
                 let service = Arc::clone(&service);
-                tokio::spawn(async move {
-                    let answer = service_fn(|request| {
-                        let service = Arc::clone(&service);
-                        async move { Ok::<_, Infallible>(service.answer(request).await.into_response()) }
+                connections.spawn(|connection| async move {
+                    let connection = Arc::new(connection);
+                    let answer = service_fn(|request: Request<Incoming>| {
+                        let (service, connection) = (Arc::clone(&service), Arc::clone(&connection));
+                        async move {
+                            // Without a session, a client may take long for its body.
+                            let has_place = request.uri().path() != LOG_IN;
+                            let _answering = has_place.then(|| connection.answer());
+                            Ok::<_, Infallible>(service.answer(request).await.into_response())
+                        }
                     });
                     let served = hyper::server::conn::http1::Builder::new()
                         .timer(TokioTimer::new())
@@ -79,7 +88,6 @@ pub async fn serve(listener: TcpListener, service: Arc<Service>) {
                     if let Err(error) = served {
                         tracing::debug!("a connection ended early: {error}");
                     }
-                    drop(turn);
                 });
             }
             Err(error) => {

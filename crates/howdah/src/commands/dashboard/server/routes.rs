@@ -50,6 +50,9 @@ pub enum NoCall {
     WrongMethod,
 }
 
+/// The path of [`Call::LogIn`].
+pub const LOG_IN: &str = "/api/login";
+
 // === impl Call ===
 
 impl Call {

@@ -40,6 +40,8 @@ pub struct Service {
 
 /// The most bytes of a body: a configuration of 4 MiB, as a JSON string.
 const MAX_BODY_BYTES: usize = 9 << 20;
+/// The most bytes of a token: any user of the machine may show one.
+const MAX_TOKEN_BYTES: usize = 1024;
 /// How long a browser may take for a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -55,7 +57,7 @@ impl Service {
         match self.check(&head.method, head.uri.path(), &head.headers) {
             Ok(Checked::Page(answer)) => answer,
             Ok(Checked::Call(Call::History)) => self.history(head.uri.query().unwrap_or_default()),
-            Ok(Checked::Call(call)) => match read(body).await {
+            Ok(Checked::Call(call)) => match read(body, max_body_bytes(&call)).await {
                 Ok(body) => self.call(call, &head.headers, &body).await.unwrap_or_else(|refusal| refusal),
                 Err(refusal) => refusal,
             },
@@ -154,14 +156,18 @@ enum Checked {
     Call(Call),
 }
 
-async fn read<B>(body: B) -> Result<Bytes, Answer>
+fn max_body_bytes(call: &Call) -> usize {
+    if *call == Call::LogIn { MAX_TOKEN_BYTES } else { MAX_BODY_BYTES }
+}
+
+async fn read<B>(body: B, max_bytes: usize) -> Result<Bytes, Answer>
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
 {
-    match timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
+    match timeout(BODY_TIMEOUT, Limited::new(body, max_bytes).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(_)) => {
-            let reason = format!("the body did not end, or has more than {MAX_BODY_BYTES} bytes");
+            let reason = format!("the body did not end, or has more than {max_bytes} bytes");
             Err(Answer::error(StatusCode::PAYLOAD_TOO_LARGE, &reason))
         }
         Err(_) => Err(Answer::error(StatusCode::REQUEST_TIMEOUT, "the body did not come")),
@@ -223,6 +229,7 @@ mod tests {
         assert_eq!(ask(&service, "GET /app.js", &[], "").0, 200);
         assert_eq!(ask(&service, "GET /api/config", &[], "").0, 401);
         assert_eq!(ask(&service, "POST /api/login", &[("origin", OWN)], "guessed").0, 401);
+        assert_eq!(ask(&service, "POST /api/login", &[("origin", OWN)], &"x".repeat(1025)).0, 413);
         assert_eq!(ask(&service, "POST /api/login", &[], service.sessions.token()).0, 403);
         let session = log_in(&service);
         let [cookie, key] = session.each_ref().map(|(name, value)| (name.as_str(), value.as_str()));
