@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -182,3 +183,32 @@ def test_a_port_that_another_user_has_bound_gets_no_requests(run, folder):
         Process.of(pids(server)[0]).kill()
         wait_for(lambda: server.get("/").status == 200, "another process")
         assert (place / "port").read_text() != port
+
+
+def test_a_folder_that_becomes_a_link_leads_no_log_elsewhere(run, folder, tmp_path):
+    """The application's user owns the folder above its logs: it must not have root write into a folder of root."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can act as two users")
+    private, home = tmp_path / "private", folder.root / "home"
+    private.mkdir(mode=0o700)
+    logs = home / "logs"
+    logs.mkdir(parents=True)
+    for each in (home, logs):
+        os.chown(each, ATTACKER, ATTACKER)
+    folder.php("index.php", "usleep(20000); error_log('a message'); echo 'here';")
+    application = {"type": "php", "root": str(folder.root), "processes": 1, "stderr": str(logs / "stderr")}
+    application["slow_log"] = {"threshold": 0.01, "path": str(logs / "slow")}
+    server = run({"applications": {"app": application}, "access_log": str(logs / "access")})
+    assert server.get("/").text == "here"
+    wait_for(lambda: (logs / "access").read_text(), "a line")
+    logs.rename(home / "former")
+    logs.symlink_to(private)
+    os.chown(logs, ATTACKER, ATTACKER, follow_symlinks=False)
+    server.send_signal(signal.SIGUSR1)
+    wait_for(lambda: f"is a symbolic link of user id {ATTACKER}" in server.stderr, "the refusal")
+    assert server.get("/").text == "here"
+    logs.unlink()
+    (home / "former").rename(logs)
+    server.send_signal(signal.SIGUSR1)
+    assert server.get("/").text == "here"
+    assert not list(private.iterdir())

@@ -1,6 +1,6 @@
 //! The configuration that serves a folder, from its layout and the options of `howdah serve`.
 
-use crate::commands::serve::layout::{WorkerScript, detect, find_worker_script};
+use crate::commands::serve::layout::{Workers, detect, find_workers};
 use crate::commands::serve::options::ServeOptions;
 use crate::paths::absolute;
 use howdah_config::{Address, PhpVersion, Processes};
@@ -48,7 +48,14 @@ pub fn folder(options: &ServeOptions) -> Result<PathBuf, String> {
 /// The option, what is wrong with its value, and what to do.
 pub fn plan(options: &ServeOptions, folder: PathBuf, account: &UserAccount) -> Result<Served, String> {
     let layout = detect(&folder, options.front_controller.as_deref())?;
-    let worker = options.worker.as_deref().map(|script| find_worker_script(&folder, &layout, script)).transpose()?;
+    let workers = find_workers(&folder, &layout, &options.worker)?;
+    if let Workers::Several(_) = workers {
+        for (is_set, name) in [(options.preboot, "preboot"), (options.concurrency.is_some(), "concurrency")] {
+            if is_set {
+                return Err(format!("--{name} needs one --worker, without a path; remove one of them"));
+            }
+        }
+    }
     let pass = json!({ "pass": format!("applications/{NAME}") });
 
     let mut listeners = Map::new();
@@ -58,7 +65,7 @@ pub fn plan(options: &ServeOptions, folder: PathBuf, account: &UserAccount) -> R
     }
     let mut share = json!({
         "share": share_of(&layout.root)?,
-        "index": index_files(worker.as_ref()),
+        "index": index_files(&workers),
         "fallback": pass,
     });
     share["chroot"] = utf8(&layout.root)?.replace('$', "${dollar}").into();
@@ -72,13 +79,17 @@ pub fn plan(options: &ServeOptions, folder: PathBuf, account: &UserAccount) -> R
                 { "match": { "uri": ["*.php", "*.php/*"] }, "action": pass },
                 { "action": share },
             ],
-            "applications": { NAME: application(options, &layout.root, layout.front_controller, worker.as_ref())? },
+            "applications": { NAME: application(options, &layout.root, layout.front_controller, &workers)? },
             "settings": settings(account),
             "access_log": access_log(&options.access_log)?,
         }),
-        description: match worker {
-            Some(worker) => format!("{}, worker script {}", layout.description, worker.script),
-            None => layout.description,
+        description: match workers {
+            Workers::None => layout.description,
+            Workers::One(worker) => format!("{}, worker script {}", layout.description, worker.script),
+            Workers::Several(scripts) => {
+                let names: Vec<_> = scripts.iter().map(|(script, _)| script.as_str()).collect();
+                format!("{}, worker scripts {}", layout.description, names.join(", "))
+            }
         },
         folder,
     })
@@ -120,9 +131,9 @@ fn listener(options: &ServeOptions, address: &Address, all: &[Address]) -> Value
     }
 }
 
-/// In worker mode no script is the index of a folder.
-fn index_files(worker: Option<&WorkerScript>) -> &'static [&'static str] {
-    if worker.is_some() { &["index.html"] } else { &["index.php", "index.html"] }
+/// If one worker script has all requests, no script is the index of a folder.
+fn index_files(workers: &Workers) -> &'static [&'static str] {
+    if let Workers::One(_) = workers { &["index.html"] } else { &["index.php", "index.html"] }
 }
 
 /// The user is that of the router and of PHP.
@@ -141,7 +152,7 @@ fn application(
     options: &ServeOptions,
     root: &Path,
     front_controller: Option<String>,
-    worker: Option<&WorkerScript>,
+    workers: &Workers,
 ) -> Result<Value, String> {
     let kind = match &options.php {
         Some(text) => {
@@ -150,9 +161,15 @@ fn application(
         }
         None => "php".to_owned(),
     };
-    let mut application = match worker {
-        Some(worker) => json!({ "type": kind, "root": utf8(&worker.root)?, "worker": { "script": worker.script } }),
-        None => json!({ "type": kind, "root": utf8(root)?, "index": "index.php" }),
+    let mut application = match workers {
+        Workers::One(worker) => {
+            json!({ "type": kind, "root": utf8(&worker.root)?, "worker": { "script": worker.script } })
+        }
+        Workers::None => json!({ "type": kind, "root": utf8(root)?, "index": "index.php" }),
+        Workers::Several(scripts) => {
+            let scripts: Vec<_> = scripts.iter().map(matched_script).collect();
+            json!({ "type": kind, "root": utf8(root)?, "index": "index.php", "worker": scripts })
+        }
     };
     if options.preboot {
         application["worker"]["preboot"] = true.into();
@@ -160,7 +177,7 @@ fn application(
     if let Some(concurrency) = options.concurrency {
         application["worker"]["concurrency"] = concurrency.into();
     }
-    if let Some(script) = front_controller.filter(|_| worker.is_none()) {
+    if let Some(script) = front_controller.filter(|_| !matches!(workers, Workers::One(_))) {
         application["front_controller"] = script.into();
     }
     if let Some(Processes::Fixed(processes)) = options.processes {
@@ -193,6 +210,10 @@ fn application(
         application["options"] = php_options.into();
     }
     Ok(application)
+}
+
+fn matched_script((script, paths): &(String, Vec<String>)) -> Value {
+    if paths.is_empty() { json!({ "script": script }) } else { json!({ "script": script, "match": paths }) }
 }
 
 fn object(pairs: &[(String, String)]) -> Value {
@@ -231,7 +252,7 @@ mod tests {
             php: Some("8.2".to_owned()),
             processes: Some(Processes::Fixed(3)),
             front_controller: None,
-            worker: None,
+            worker: Vec::new(),
             preboot: false,
             dashboard: None,
             concurrency: None,
@@ -291,7 +312,7 @@ mod tests {
         std::fs::create_dir(folder.path().join("public")).unwrap();
         std::fs::write(folder.path().join("public/index.php"), "").unwrap();
         std::fs::write(folder.path().join("worker.php"), "").unwrap();
-        let worker = Some("worker.php".to_owned());
+        let worker = vec!["worker.php".to_owned()];
         let options =
             ServeOptions { worker, preboot: true, concurrency: Some(9), slow_log: None, ..options(folder.path()) };
         let served = plan(&options).unwrap();
@@ -302,6 +323,25 @@ mod tests {
         assert_eq!(application.target(None).unwrap().root, folder.path());
         assert_eq!(served.configuration["routes"][1]["action"]["index"], json!(["index.html"]));
         assert!(served.description.ends_with(", worker script worker.php"), "{}", served.description);
+    }
+
+    #[test]
+    fn several_worker_scripts_run_beside_classic_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["index.php", "api.php"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let worker = vec!["api.php=/api/*".to_owned(), "index.php".to_owned()];
+        let options = ServeOptions { worker, ..options(folder.path()) };
+        let served = plan(&options).unwrap();
+        let configuration = Configuration::parse(&served.configuration.to_string()).unwrap();
+        let application = configuration.applications[NAME].as_php().unwrap();
+        assert_eq!(application.target(None).unwrap().front_controller.as_deref(), Some("index.php"));
+        let scripts = &application.worker_scripts;
+        assert_eq!(scripts.iter().map(|script| &*script.script).collect::<Vec<_>>(), ["api.php", "index.php"]);
+        assert!(served.description.ends_with(", worker scripts api.php, index.php"), "{}", served.description);
+        let error = plan(&ServeOptions { preboot: true, ..options }).unwrap_err();
+        assert_eq!(error, "--preboot needs one --worker, without a path; remove one of them");
     }
 
     #[test]

@@ -34,6 +34,17 @@ pub struct WorkerScript {
     pub script: String,
 }
 
+/// The worker scripts of `--worker`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Workers {
+    /// Classic mode.
+    None,
+    /// One script for all requests.
+    One(WorkerScript),
+    /// Scripts by path, below the public folder. Without paths: the requests that would run the script in classic mode.
+    Several(Vec<(String, Vec<String>)>),
+}
+
 /// The layout of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -76,11 +87,46 @@ pub fn detect(folder: &Path, front_controller: Option<&str>) -> Result<Layout, S
     Ok(Layout { root, front_controller, description })
 }
 
+/// Reads the values of `--worker`: `FILE`, or `FILE=PATH`.
+///
+/// # Errors
+/// A file that does not exist, or a path that does not begin with a slash.
+pub fn find_workers(folder: &Path, layout: &Layout, values: &[String]) -> Result<Workers, String> {
+    match values {
+        [] => return Ok(Workers::None),
+        [script] if !script.contains('=') => return find_worker_script(folder, layout, script).map(Workers::One),
+        _ => {}
+    }
+    let mut scripts: Vec<(String, Vec<String>)> = Vec::new();
+    for value in values {
+        let (script, path) =
+            value.split_once('=').map_or((value.as_str(), None), |(script, path)| (script, Some(path)));
+        let script = script.trim_start_matches('/');
+        if !layout.root.join(script).is_file() {
+            return Err(format!(
+                "--worker {value}: {} has no file {script:?}; write its path relative to that folder",
+                layout.root.display()
+            ));
+        }
+        if let Some(path) = path.filter(|path| !path.starts_with('/')) {
+            return Err(format!(
+                "--worker {value}: {path:?} is not a path; begin it with \"/\", as in {script}=/api/*"
+            ));
+        }
+        let index = scripts.iter().position(|(known, _)| known == script).unwrap_or_else(|| {
+            scripts.push((script.to_owned(), Vec::new()));
+            scripts.len() - 1
+        });
+        scripts[index].1.extend(path.map(str::to_owned));
+    }
+    Ok(Workers::Several(scripts))
+}
+
 /// Finds a worker script below the public folder, or below the served one.
 ///
 /// # Errors
 /// When there is no such file.
-pub fn find_worker_script(folder: &Path, layout: &Layout, script: &str) -> Result<WorkerScript, String> {
+fn find_worker_script(folder: &Path, layout: &Layout, script: &str) -> Result<WorkerScript, String> {
     let script = script.trim_start_matches('/');
     let root = [layout.root.as_path(), folder].into_iter().find(|root| root.join(script).is_file());
     let root = root.ok_or_else(|| {
@@ -132,6 +178,24 @@ mod tests {
         assert_eq!(root_of("index.php"), Ok(folder.path().join("public")));
         assert_eq!(root_of("/worker.php"), Ok(folder.path().to_owned()));
         assert!(root_of("none.php").unwrap_err().starts_with("--worker none.php: "));
+    }
+
+    #[test]
+    fn several_worker_scripts_have_their_paths() {
+        let folder = folder(&["public/index.php", "public/api.php"]);
+        let layout = detect(folder.path(), None).unwrap();
+        let find = |values: &[&str]| {
+            let values: Vec<_> = values.iter().map(|value| (*value).to_owned()).collect();
+            find_workers(folder.path(), &layout, &values)
+        };
+        assert_eq!(find(&[]), Ok(Workers::None));
+        let paths = |script: &str, paths: &[&str]| {
+            (script.to_owned(), paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>())
+        };
+        let both = Workers::Several(vec![paths("api.php", &["/api/*", "/v2/*"]), paths("index.php", &[])]);
+        assert_eq!(find(&["/api.php=/api/*", "index.php", "api.php=/v2/*"]), Ok(both));
+        assert!(find(&["api.php=api/*"]).unwrap_err().contains("begin it with \"/\", as in api.php=/api/*"));
+        assert!(find(&["index.php", "none.php"]).unwrap_err().starts_with("--worker none.php: "));
     }
 
     #[test]

@@ -39,9 +39,10 @@ pub struct ServeOptions {
     /// The script, below the public folder, that answers all URLs that are not files. Default: index.php, if it exists.
     #[arg(long, value_name = "FILE")]
     pub front_controller: Option<String>,
-    /// Worker mode: the script, below the public folder or DIR, that boots once and then handles all requests.
-    #[arg(long, value_name = "FILE", conflicts_with = "front_controller")]
-    pub worker: Option<String>,
+    /// Worker mode: the script, below the public folder or DIR, that boots once and then handles all requests. With =PATH,
+    /// or given several times: it handles the requests for these paths, such as /api/*, or those that run it in classic mode.
+    #[arg(long, value_name = "FILE[=PATH]", conflicts_with = "front_controller")]
+    pub worker: Vec<String>,
     /// Boot the worker script once for all workers, which are then forked.
     #[arg(long, requires = "worker")]
     pub preboot: bool,

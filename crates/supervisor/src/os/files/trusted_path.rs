@@ -2,8 +2,10 @@
 //!
 //! A symbolic link at the end of the path is followed if root or we own it: one that an application's user owns may
 //! lead to any file that we may write. The link that is checked is the one that is followed, because both use one
-//! descriptor of it: a user who swaps the file while it is opened gains nothing. The operator is responsible for the
-//! folders above it.
+//! descriptor of it: a user who swaps the file while it is opened gains nothing.
+//!
+//! A link among the folders above the file is followed, too, if it leads to a folder of the link's owner, as the `current` of a
+//! deploy does: a user who owns a folder of the path must not lead root to a folder of another user.
 //!
 //! A hard link is refused in a folder that another user can write to: it may be a name of any file. The kernel prevents such
 //! links only with `fs.protected_hardlinks`.
@@ -30,32 +32,93 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// # Errors
 /// The errors of open(2), and one for a link of another user.
 pub fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
-    let ours = rustix::process::geteuid().as_raw();
-    let mut folder = folder_of(CWD, path)?;
+    let mut links = Links { left: MAX_LINKS };
+    let mut folder = links.folder_of(CWD, path)?;
     let mut name = name_of(path)?;
-    for _ in 0..MAX_LINKS {
+    loop {
         match openat(&folder, &name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode) {
             Err(Errno::LOOP) => {}
             opened => return with_one_name(&folder, opened?),
         }
         let link = openat(&folder, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         let stat = fstat(&link)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+        links.count()?;
+        if !is_link(&stat) {
             // It is another file than a moment ago.
             continue;
         }
         let owner = stat.st_uid;
-        if owner != 0 && owner != ours {
+        if !is_trusted(owner) {
             return Err(io::Error::other(format!("it is a symbolic link of user id {owner}, which is not followed")));
         }
         if fstatfs(&folder)?.f_type == PROC_SUPER_MAGIC {
             return Ok(File::from(openat(&folder, &name, flags | OFlags::CLOEXEC, mode)?));
         }
         let target = PathBuf::from(OsString::from_vec(readlinkat(&link, "", Vec::new())?.into_bytes()));
-        folder = folder_of(folder.as_fd(), &target)?;
+        folder = links.folder_of(folder.as_fd(), &target)?;
         name = name_of(&target)?;
     }
-    Err(Errno::LOOP.into())
+}
+
+/// The links that may still be followed.
+struct Links {
+    left: u32,
+}
+
+// === impl Links ===
+
+impl Links {
+    /// The folder of a file. A path that is not absolute begins at `base`.
+    fn folder_of(&mut self, base: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        self.folder(base, folder)
+    }
+
+    fn folder(&mut self, base: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+        const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+        let mut folder = openat(base, ".", FOLDER, Mode::empty())?;
+        for component in path.components() {
+            let name = component.as_os_str();
+            // The root is a component, too.
+            let next = openat(&folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+            let stat = fstat(&next)?;
+            folder = match is_link(&stat) {
+                false => next,
+                true if fstatfs(&folder)?.f_type == PROC_SUPER_MAGIC => openat(&folder, name, FOLDER, Mode::empty())?,
+                true => self.linked_folder(&folder, &next, stat.st_uid)?,
+            };
+        }
+        Ok(openat(&folder, ".", FOLDER, Mode::empty())?)
+    }
+
+    /// The folder to which a link of this owner in another folder leads.
+    fn linked_folder(&mut self, folder: &OwnedFd, link: &OwnedFd, owner: u32) -> io::Result<OwnedFd> {
+        self.count()?;
+        let target = PathBuf::from(OsString::from_vec(readlinkat(link, "", Vec::new())?.into_bytes()));
+        let linked = self.folder(folder, &target)?;
+        if !is_trusted(owner) && fstat(&linked)?.st_uid != owner {
+            let target = target.display();
+            return Err(io::Error::other(format!(
+                "a folder of its path is a symbolic link of user id {owner} to {target}, which belongs to another user: it is \
+                 not followed"
+            )));
+        }
+        Ok(linked)
+    }
+
+    fn count(&mut self) -> io::Result<()> {
+        self.left = self.left.checked_sub(1).ok_or(Errno::LOOP)?;
+        Ok(())
+    }
+}
+
+/// Whether a link of this user may lead anywhere.
+fn is_trusted(owner: u32) -> bool {
+    [0, rustix::process::geteuid().as_raw()].contains(&owner)
+}
+
+fn is_link(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
 }
 
 /// Refuses a hard link that another user may have made.
@@ -63,9 +126,7 @@ fn with_one_name(folder: &OwnedFd, file: OwnedFd) -> io::Result<File> {
     let names = fstat(&file).map(|stat| if is_regular(&stat) { stat.st_nlink } else { 1 })?;
     if names > 1 {
         let folder = fstat(folder)?;
-        let ours = rustix::process::geteuid().as_raw();
-        let is_trusted = [0, ours].contains(&folder.st_uid) && folder.st_mode & WRITABLE_BY_OTHERS == 0;
-        if !is_trusted {
+        if !is_trusted(folder.st_uid) || folder.st_mode & WRITABLE_BY_OTHERS != 0 {
             return Err(io::Error::other(format!(
                 "it has {names} names (hard links), and another user can write to its folder; remove it"
             )));
@@ -76,12 +137,6 @@ fn with_one_name(folder: &OwnedFd, file: OwnedFd) -> io::Result<File> {
 
 fn is_regular(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-}
-
-fn folder_of(base: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(openat(base, folder, flags, Mode::empty())?)
 }
 
 fn name_of(path: &Path) -> io::Result<OsString> {
@@ -115,6 +170,38 @@ mod tests {
         assert_eq!(Errno::from_io_error(&append(&at("circle")).unwrap_err()), Some(Errno::LOOP));
         symlink("..", at("up")).unwrap();
         assert!(append(&at("up")).is_err() && append(Path::new("/")).is_err());
+    }
+
+    #[test]
+    fn a_folder_that_another_user_replaces_by_a_link_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["private", "shop", "shop/release", "shop/release/logs"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        symlink(at("private"), at("shop/logs")).unwrap();
+        symlink("release", at("shop/current")).unwrap();
+        symlink("shop", at("ours")).unwrap();
+        symlink("circle/x", at("circle")).unwrap();
+        append(&at("shop/logs/log")).unwrap();
+        append(&at("ours/./current/../release/logs/log")).unwrap();
+        assert_eq!(Errno::from_io_error(&append(&at("circle/log")).unwrap_err()), Some(Errno::LOOP));
+        assert_eq!(Errno::from_io_error(&append(&at("private/log/x")).unwrap_err()), Some(Errno::NOTDIR));
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        for name in ["shop", "shop/release", "shop/release/logs", "shop/logs", "shop/current"] {
+            lchown(at(name), Some(65534), None).unwrap();
+        }
+        let refused = append(&at("shop/logs/log")).unwrap_err().to_string();
+        assert!(refused.starts_with("a folder of its path is a symbolic link of user id 65534"), "{refused}");
+        append(&at("ours/current/logs/log")).unwrap();
+        // Through a folder of its own, to one that is not.
+        symlink(at("private"), at("shop/release/away")).unwrap();
+        lchown(at("shop/release/away"), Some(65534), None).unwrap();
+        append(&at("ours/current/away/log")).unwrap_err();
+        assert_eq!(std::fs::read(at("private/log")).unwrap(), b"x");
+        assert_eq!(std::fs::read(at("shop/release/logs/log")).unwrap(), b"xx");
     }
 
     #[test]
