@@ -11,7 +11,8 @@ The bar of worker mode (`--servers howdah,howdah-worker,nginx-fpm`), for `hello`
 mode, and five times the requests per second of nginx + PHP-FPM; for `symfony`: five times those of classic mode,
 and 1.3 times with a kernel that is booted again after each request (`howdah-worker-reboot`). For `hello`: not
 above the CPU of Swoole with a dispatching process (`swoole-process`, if SWOOLE names its extension). RoadRunner's workers
-(`howdah-roadrunner`): 1.5 times the requests per second of nginx + PHP-FPM.
+(`howdah-roadrunner`): 1.5 times the requests per second of nginx + PHP-FPM. nginx with howdah in the place of PHP-FPM
+(`nginx-howdah`): 1.2 times.
 """
 
 import os
@@ -27,7 +28,7 @@ from lib.workbench import Workbench
 
 MOST_CALLS = {"router": 4, "worker": 10}
 MOST_CPU = {"nginx-fpm": 0.25, "unit": 0.6}
-SERVERS = ["howdah", "howdah-worker", "howdah-worker-reboot", "howdah-roadrunner", "howdah-fastcgi", "howdah-fastcgi-tcp", "nginx-fpm", "unit", "swoole-process", "swoole-base"]
+SERVERS = ["howdah", "howdah-worker", "howdah-worker-reboot", "howdah-roadrunner", "howdah-fastcgi", "howdah-fastcgi-tcp", "nginx-howdah", "nginx-fpm", "unit", "swoole-process", "swoole-base"]
 # Resident applications against another server: (server, page, other server, figure, bar).
 RESIDENT = [
     ("howdah-worker", "hello", "howdah", "CPU", 0.7), ("howdah-worker", "hello", "nginx-fpm", "requests per second", 5),
@@ -37,6 +38,8 @@ RESIDENT = [
     ("howdah-worker-reboot", "symfony", "howdah", "requests per second", 1.3),
     ("howdah-roadrunner", "hello", "nginx-fpm", "requests per second", 1.5),
     ("howdah-roadrunner", "json", "nginx-fpm", "requests per second", 1.5),
+    ("nginx-howdah", "hello", "nginx-fpm", "requests per second", 1.2),
+    ("nginx-howdah", "json", "nginx-fpm", "requests per second", 1.2),
 ]
 COLUMNS = {"cpu": ("CPU µs", ".1f"), "calls": ("system calls", ".1f"), "switches": ("switches", ".2f"),
            "instructions": ("1,000 instructions", ".1f")}
@@ -54,7 +57,7 @@ def add_options(parser):
 
 
 def run(options):
-    optional = {name for name in SERVERS if name.startswith(("howdah-", "swoole-"))}
+    optional = {name for name in SERVERS if name.startswith(("howdah-", "nginx-howdah", "swoole-"))}
     optional |= set() if unit.prefix_of_unit() else {"unit"}
     names = options.servers or [name for name in SERVERS if name not in optional]
     if "unit" not in names:

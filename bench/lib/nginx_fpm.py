@@ -48,10 +48,38 @@ NGINX_SERVER = """
             fastcgi_param PATH_INFO $path_info;
             fastcgi_index index.php;
             include /etc/nginx/fastcgi.conf;
-            fastcgi_pass unix:{run_dir}/fpm.sock;
+            fastcgi_pass unix:{socket};
         }}
     }}
 """
+
+
+class Nginx:
+    """nginx in front of FastCGI servers: `socket_of(site)` is the path of a site's socket."""
+
+    def __init__(self, name, run_dir, stack, sites, php, socket_of, cores=None):
+        self.ports = {site.name: free_port() for site in sites}
+        nginx = executable("nginx", "nginx")
+        self.version = version(nginx)
+        own_dir = run_dir / name
+        own_dir.mkdir(mode=0o755, exist_ok=True)
+        nginx_conf = own_dir / "nginx.conf"
+        nginx_conf.write_text(NGINX.format(
+            run_dir=own_dir, user=f"user {php.user};" if php.user else "",
+            servers="".join(NGINX_SERVER.format(
+                port=self.ports[site.name], root=site.root, socket=socket_of(site),
+                fallback=f"/{site.front_controller}$is_args$args" if site.front_controller else "=404")
+                for site in sites)))
+        self.log = own_dir / "nginx-error.log"
+        self.process = process_tree.start(
+            [nginx, "-p", own_dir, "-c", nginx_conf, "-e", self.log],
+            env=php.environment(), cores=cores, log=self.log)
+        stack.callback(process_tree.stop, self.process)
+        for port in self.ports.values():
+            wait_for_port(port, self.process, self.log)
+
+    def workers(self):
+        return [pid for pid in process_tree.tree([self.process.pid]) if pid != self.process.pid]
 
 
 class NginxFpm:
@@ -61,37 +89,22 @@ class NginxFpm:
         return f"pm = static\npm.max_children = {processes}"
 
     def __init__(self, run_dir, stack, sites, php, processes, environment, cores=None):
-        self.ports = {site.name: free_port() for site in sites}
-        nginx = executable("nginx", "nginx")
         self.fpm = Fpm(run_dir, stack, php, environment, self.pool(processes), f"{run_dir}/fpm.sock", cores)
-        self.version = f"{_version(nginx)}, {_version(self.fpm.executable)}"
-
-        nginx_conf = run_dir / "nginx.conf"
-        nginx_conf.write_text(NGINX.format(
-            run_dir=run_dir, user=f"user {php.user};" if php.user else "",
-            servers="".join(NGINX_SERVER.format(
-                port=self.ports[site.name], root=site.root, run_dir=run_dir,
-                fallback=f"/{site.front_controller}$is_args$args" if site.front_controller else "=404")
-                for site in sites)))
-        log = run_dir / "nginx-error.log"
-        self.nginx = process_tree.start(
-            [nginx, "-p", run_dir, "-c", nginx_conf, "-e", log],
-            env=php.environment(), cores=cores, log=log)
-        stack.callback(process_tree.stop, self.nginx)
-        self.roots = [self.nginx.pid, self.fpm.process.pid]
-        self.logs = [log, self.fpm.log]
-        for port in self.ports.values():
-            wait_for_port(port, self.nginx, log)
+        self.nginx = Nginx(self.name, run_dir, stack, sites, php, lambda site: f"{run_dir}/fpm.sock", cores)
+        self.ports = self.nginx.ports
+        self.version = f"{self.nginx.version}, {version(self.fpm.executable)}"
+        self.roots = [self.nginx.process.pid, self.fpm.process.pid]
+        self.logs = [self.nginx.log, self.fpm.log]
 
     def front_processes(self):
         """The processes that hold the clients' connections."""
-        return [pid for pid in process_tree.tree([self.nginx.pid]) if pid != self.nginx.pid]
+        return self.nginx.workers()
 
     def php_workers(self):
         return self.fpm.workers()
 
 
-def _version(command):
+def version(command):
     """"nginx/1.22.1", "PHP 8.2.33": the first line of `-v` without what follows the version."""
     done = subprocess.run([command, "-v"], capture_output=True, text=True)
     line = (done.stdout + done.stderr).splitlines()[0]

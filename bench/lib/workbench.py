@@ -19,12 +19,13 @@ from lib.backends import MariaDb, Redis
 from lib.howdah import Howdah, HowdahAsyncMode, HowdahWorkerMode, HowdahWorkerReboot
 from lib.howdah_fastcgi import HowdahFastCgi, HowdahFastCgiTcp
 from lib.nginx_fpm import NginxFpm
+from lib.nginx_howdah import NginxHowdah
 from lib.resident import HowdahRoadRunner, Swoole, SwooleBase
 from lib.unit import Unit
 
 SERVERS = {"nginx-fpm": NginxFpm, "howdah": Howdah}
 # Only the benchmarks that name them use them: resident applications, and servers that no package of Debian has.
-PEERS = {"howdah-worker": HowdahWorkerMode, "howdah-worker-reboot": HowdahWorkerReboot, "howdah-async": HowdahAsyncMode, "howdah-roadrunner": HowdahRoadRunner, "howdah-fastcgi": HowdahFastCgi, "howdah-fastcgi-tcp": HowdahFastCgiTcp, "unit": Unit,
+PEERS = {"howdah-worker": HowdahWorkerMode, "howdah-worker-reboot": HowdahWorkerReboot, "howdah-async": HowdahAsyncMode, "howdah-roadrunner": HowdahRoadRunner, "howdah-fastcgi": HowdahFastCgi, "howdah-fastcgi-tcp": HowdahFastCgiTcp, "nginx-howdah": NginxHowdah, "unit": Unit,
          "swoole-process": Swoole, "swoole-base": SwooleBase}
 
 
