@@ -1,6 +1,6 @@
 # The two commands: `make run` serves an example, `make test` passes all tests. Both install what is missing.
 
-.PHONY: run build test lint quick-checks clippy packages test-packages build-ci ui browser-tests unit-build unit loom e2e fuzz promtool stress sanitize miri acme-tests
+.PHONY: run build test lint quick-checks clippy packages test-packages build-ci ui browser-tests unit-build unit loom e2e fuzz promtool otlp-tests stress sanitize miri acme-tests interleaved flat-memory
 
 # Clippy and the unit tests compile crates/php against this one.
 export HOWDAH_PHP_CONFIG ?= php-config8.2
@@ -69,16 +69,21 @@ loom:
 e2e: build-ci
 	HOWDAH=$(CURDIR)/target/ci/howdah tests/run
 
-# Longer than in `make test`: FUZZ_SECONDS=600 before a change of the channel or of the configuration language lands.
+# Longer than in `make test`: FUZZ_SECONDS=600 before a change of the channel, of the configuration language or of FastCGI lands.
 FUZZ_SECONDS ?= 600
 fuzz:
 	HOWDAH_FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/ci-cargo test --profile ci --locked --package howdah-channel --test fuzz_programs
 	HOWDAH_FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/ci-cargo test --profile ci --locked --package howdah-config --test fuzz_documents
+	HOWDAH_FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/ci-cargo test --profile ci --locked --package howdah-fastcgi --test hostile_requests
 
 # The exposition, the alerts and the scrape configuration, checked by promtool: Debian's package takes longer to install than `make test` has time.
 promtool: build-ci
 	@command -v promtool >/dev/null || apt-get install -y --no-install-recommends prometheus
 	HOWDAH=target/ci/howdah scripts/check-promtool
+
+# The tests of traces with a collector of OpenTelemetry's own packages, which PyPI has and Debian does not.
+otlp-tests: build-ci
+	HOWDAH=target/ci/howdah scripts/check-otlp
 
 # Finds tests that pass by luck: the unit tests 20 times, the end-to-end tests 3 times, while all cores are busy.
 stress: build-ci
@@ -88,6 +93,21 @@ stress: build-ci
 acme-tests: build-ci
 	scripts/build-pebble
 	HOWDAH=$(CURDIR)/target/ci/howdah tests/run --waiting tests/pebble/pebble_tests.py
+
+# All end-to-end tests but those of tests/apps, with a PHP that this system does not have, in a chroot: `make test-php8.4`.
+test-php8.1 test-php8.3 test-php8.4 test-php8.5: test-php%:
+	scripts/php-in-chroot $*
+
+# 100,000 requests of different users at random in worker mode, and as many in async mode: no byte of one in the answer to another.
+INTERLEAVED_REQUESTS ?= 100000
+interleaved: build-ci
+	HOWDAH=$(CURDIR)/target/ci/howdah HOWDAH_INTERLEAVED_REQUESTS=$(INTERLEAVED_REQUESTS) tests/run --timeout 1800 \
+		tests/worker_mode/test_interleaved_users.py tests/async_mode/test_interleaved_async.py
+
+# Memory of workers, router and supervisor over a million requests of each page in worker mode.
+flat-memory: build
+	@command -v ab >/dev/null || apt-get install -y --no-install-recommends apache2-utils
+	bench/howdah-bench worker_memory --server howdah-worker --processes 2 --pages hello,json --steps 50000,500000
 
 # The C of crates/php/sapi under AddressSanitizer and UBSan, with the tests of PHP pages.
 sanitize: test-packages

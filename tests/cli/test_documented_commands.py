@@ -1,7 +1,7 @@
 """The commands in docs/ and README.md, as they are printed there.
 
 Each page's commands run in an own mount and network namespace, in which /srv/shop, the state directory and all ports are
-free. The current folder has what the pages name: the configurations FILE and shop.json, the folder DIR with worker.php and server.php, a
+free. The current folder has what the pages name: the configurations FILE and shop.json, the folder DIR with worker.php, api.php and server.php, a
 certificate, results of a lab in before and after.
 """
 
@@ -121,6 +121,7 @@ cp /srv/shop/public/index.php ~/shop
 cp /srv/shop/public/index.php DIR
 echo '<?php while (howdah\\handle_request(fn () => print("worker"))) { }' > DIR/worker.php
 cp DIR/worker.php /srv/shop/public
+cp DIR/worker.php DIR/api.php
 cat > DIR/server.php <<'SCRIPT'
 <?php
 while (howdah\\Async\\is_running()) {

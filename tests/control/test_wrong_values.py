@@ -58,6 +58,7 @@ EVERYTHING = {
             },
         },
         "unix:@x": {"pass": "routes/main"},
+        "*:8304": {"pass": "routes/main", "protocol": "fastcgi", "allowed_clients": ["10.0.0.1"]},
         "unix:/run/x.sock": {"pass": "routes/main", "socket": {"user": "root", "group": "root", "mode": "0660"}},
     },
     "routes": {
@@ -141,6 +142,7 @@ EVERYTHING = {
         "plain": {"type": "php", "root": "/srv", "script": "index.php"},
         "folder": {"type": "php", "root": "/srv", "index": "main.php", "front_controller": "main.php", "processes": 2},
         "resident": {"type": "php", "root": "/srv", "worker": {"script": "worker.php", "preboot": True, "concurrency": 100}},
+        "residents": {"type": "php", "root": "/srv", "worker": [{"script": "a.php", "match": ["/a/*"], "processes": 2}]},
         "chat": {
             "type": "http",
             "command": ["php", "server.php"],
@@ -160,6 +162,7 @@ EVERYTHING = {
             "response_timeout": 5,
             "drain_timeout": 5,
             "stop_timeout": 5,
+            "send_file": {"/p/": "/srv"},
         },
         "jobs": {
             "type": "roadrunner",
@@ -179,6 +182,7 @@ EVERYTHING = {
             "stderr": "/var/log/err",
             "isolation": {"cgroup": {"path": "jobs"}},
             "stop_timeout": 5,
+            "send_file": {"/p/": "/srv"},
         },
         "legacy": {
             "type": "fastcgi",
@@ -208,6 +212,11 @@ EVERYTHING = {
     "settings": {
         "listen_threads": 2,
         "metrics": {"listen": "*:8399", "allow": ["192.0.2.0/24"]},
+        "telemetry": {
+            "endpoint": "http://127.0.0.1:4318/v1/traces", "protocol": "http", "batch_size": 20, "sampling_ratio": 0.5,
+            "parent_based": True, "service_name": "shop", "metrics_interval": 60, "headers_file": "/srv/headers",
+            "ca_file": "/srv/ca.pem",
+        },
         "http": {
             "header_read_timeout": 1,
             "request_id": {"accept": False, "response": True},
@@ -230,7 +239,6 @@ EVERYTHING = {
     "access_log": {"path": "/var/log/access", "format": "$uri", "if": "$status", "skip": [{"status": ["200-299"], "uri": "/health"}]},
 }
 WRONG = [[None]]
-NOT_HERE = {"telemetry", "endpoint", "protocol", "sampling_ratio", "batch_size"}
 
 
 def options(value, path=()):
@@ -290,10 +298,10 @@ def test_every_option_of_the_schema_is_tested():
 
     collect({key: value for key, value in schema.items() if key != "$defs"})
     for name, definition in schema["$defs"].items():
-        if name not in ("conf_commands", "telemetry"):
+        if name != "conf_commands":
             collect(definition)
     written_here = {step for path in options(EVERYTHING) for step in path if isinstance(step, str)}
-    assert known - written_here - NOT_HERE == set()
+    assert known - written_here == set()
 
 
 @pytest.mark.parametrize("path", options(EVERYTHING), ids=written)
@@ -304,18 +312,6 @@ def test_a_wrong_value_is_named(server, path):
     assert refusal["error"] == "Invalid configuration."
     assert refusal["detail"].startswith(written(path)), refusal["detail"]
     assert server.api("GET", "/config").json() == {"listeners": {}, "routes": [], "applications": {}}
-
-
-def test_telemetry_is_accepted_with_a_warning(server):
-    settings = {"telemetry": {"endpoint": "http://127.0.0.1:4317", "protocol": "grpc", "sampling_ratio": 0.5, "batch_size": 20}}
-    try:
-        assert server.api("PUT", "/config/settings", settings).status == 200
-        assert "telemetry" in server.stderr
-        answer = server.api("PUT", "/config/settings", {"telemetry": {**settings["telemetry"], "endpoint": 5}})
-        assert answer.status == 400 and answer.json()["detail"].startswith("settings/telemetry/endpoint")
-    finally:
-        assert server.api("DELETE", "/config").status == 200
-        assert server.api("PUT", "/config", {"listeners": {}, "routes": [], "applications": {}}).status == 200
 
 
 def test_keys_are_never_returned_and_are_kept_by_a_change(server):

@@ -142,6 +142,37 @@ def test_many_lines_of_messages_are_left_out(fake):
     assert server.stderr.count("FastCGI server: a line") <= 100
 
 
+# Each portion of 64 KiB is thousands of lines or records.
+COSTLY = {"empty lines": record(STDERR, b"\n" * 65_000), "short records": record(STDOUT, b"x") * 7000}
+
+
+@pytest.mark.load
+@pytest.mark.parametrize("name", COSTLY)
+def test_answers_of_many_parts_do_not_stop_others(run, folder, socket_path, name):
+    def endless(request: Request):
+        request.connection.sendall(record(STDOUT, TEXT))
+        while True:
+            request.connection.sendall(COSTLY[name])
+
+    folder.php("x.php", "")
+    fake = FakeServer(socket_path, endless)
+    routes = [{"match": {"uri": "/other"}, "action": {"return": 200}}, {"action": {"pass": "applications/app"}}]
+    applications = {"app": fastcgi_application(folder, fake.address)}
+    server = run({"applications": applications, "routes": routes, "settings": {"listen_threads": 1}})
+    connections = [server.connect() for _ in range(4)]
+    for connection in connections:
+        connection.send_request("GET", "/x.php")
+    times, until = [], time.monotonic() + 3
+    while time.monotonic() < until:
+        began = time.monotonic()
+        assert server.get("/other").status == 200
+        times.append(time.monotonic() - began)
+    for connection in connections:
+        connection.socket.close()
+    fake.close()
+    assert sorted(times)[len(times) // 2] < 0.05 and max(times) < 0.4, (len(times), max(times))
+
+
 @pytest.mark.parametrize("outcome", [1, 2], ids=["one-request-at-a-time", "overloaded"])
 def test_a_request_that_was_not_carried_out_is_sent_again(fake, outcome):
     turns = []

@@ -232,6 +232,20 @@ def test_connections_are_kept_for_a_short_time(application, folder):
     wait_for(lambda: servers(server).popitem()[1]["connections"] == 0, "the end of idle connections")
 
 
+@pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
+def test_a_kept_connection_does_not_delay_responses(application, folder, tcp):
+    """PHP-FPM sends a response in parts, and waits for acknowledgements between them, which the kernel may delay for 40 ms."""
+    folder.php("hello.php", HELLO)
+    server = application({"tcp": tcp}, keep_alive=60)
+    times = []
+    with server.connect() as connection:
+        for _ in range(30):
+            begin = time.monotonic()
+            assert connection.request("GET", "/hello.php").text == "hello"
+            times.append(time.monotonic() - begin)
+    assert sorted(times)[len(times) // 2] < 0.03, times
+
+
 def test_idle_connections_leave_processes_for_others(application, folder):
     folder.php("pid.php", "echo getmypid();")
     server = application({"pm.max_children": 2}, keep_alive=60, connections=2)

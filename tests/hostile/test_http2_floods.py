@@ -1,5 +1,9 @@
 """Floods of HTTP/2 frames: the connection ends, its memory is bounded, and other clients notice nothing."""
 
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,8 +19,8 @@ from hyperframe.frame import (
 )
 
 from support.folders import Folder, readable
-from support.http.http2 import CANCEL, ENHANCE_YOUR_CALM, NO_ERROR, Http2Connection
-from support.server import Howdah, stop_all
+from support.http.http2 import CANCEL, ENHANCE_YOUR_CALM, NO_ERROR, REFUSED_STREAM, Http2Connection
+from support.server import REPOSITORY, Howdah, stop_all
 from support.waiting import wait_for
 
 # The frames that a flood sends before it gives up.
@@ -139,6 +143,106 @@ def test_responses_that_are_not_read_are_bounded(server, folder):
         assert server.get("/file.txt").text == "hello"
         assert resident_bytes(server) < before + (32 << 20)
     assert server.get("/file.txt").text == "hello"
+
+
+def test_many_connections_that_read_nothing_take_little_memory(server, folder):
+    folder.write("large.bin", b"x" * 4_000_000)
+    before = resident_bytes(server)
+    with ExitStack() as stack:
+        for _ in range(20):
+            connection = stack.enter_context(connect(server, window=(1 << 31) - 1, grants=False))
+            connection.send(WindowUpdateFrame(0, (1 << 31) - 65536))
+            connection.send(*(frame for _ in range(100) for frame in connection.request_frames(connection.head(path="/large.bin"))))
+        assert server.get("/file.txt").text == "hello"
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            assert resident_bytes(server) < before + (80 << 20)
+    assert server.get("/file.txt").text == "hello"
+
+
+def test_a_response_that_many_others_wait_for_arrives(server, folder):
+    """Each stream has its turn, whether its client reads slowly or fast."""
+    folder.write("medium.bin", b"x" * 1_000_000)
+    with connect(server) as connection:
+        streams = [connection.begin(path="/medium.bin") for _ in range(20)]
+        assert [len(connection.response(stream).body) for stream in streams] == [1_000_000] * 20
+
+
+def test_heads_of_a_few_bytes_do_not_take_all_memory(server):
+    """HPACK: a reference of one byte is a cookie of 3500 bytes. Requests beyond the limit are refused, and others are answered."""
+    cookies = [("cookie", "y" * 3500)] * 17
+    before = resident_bytes(server)
+    with ExitStack() as stack:
+        connections = [stack.enter_context(connect(server)) for _ in range(30)]
+        sent = 0
+        for connection in connections:
+            connection.read_until(lambda: connection.settings)
+            head = connection.head("POST", "/read.php", headers=cookies)
+            frames = [frame for _ in range(100) for frame in connection.request_frames(head, ends=False)]
+            sent += sum(len(frame.data) for frame in frames)
+            connection.send(*frames)
+        assert sent < 300_000
+        refused = connections[-1]
+        refused.read_until(lambda: any(stream.reset is not None for stream in refused.streams.values()))
+        assert {stream.reset for stream in refused.streams.values()} == {None, REFUSED_STREAM}
+        assert server.get("/file.txt").text == "hello"
+        assert resident_bytes(server) < before + (180 << 20)
+        with connect(server) as other:
+            streams = [other.begin(path="/file.txt") for _ in range(100)]
+            assert [other.response(stream).text for stream in streams] == ["hello"] * 100
+        # The requests that were accepted go on.
+        accepted = next(number for number, stream in refused.streams.items() if number and stream.reset is None)
+        refused.send(DataFrame(accepted, data=b"12345", flags=["END_STREAM"]))
+        assert refused.response(accepted).text == "5"
+    wait_for(lambda: "take too much memory: refusing another one" in server.stderr, "a line in the log")
+    assert server.stderr.count("take too much memory") == 1
+
+
+# Heads of 4 KB that unpack to 3,900 headers, on a connection that has as many requests as it may.
+COSTLY_HEADS = """
+import sys
+from hyperframe.frame import HeadersFrame
+from support.http.http2 import Http2Connection
+
+print("begins", flush=True)
+while True:
+    with Http2Connection(("127.0.0.1", int(sys.argv[1]))) as connection:
+        connection.read_until(lambda: connection.settings)
+        head = connection.head("POST", "/read.php", headers=[("x", "y")])
+        connection.send(*(frame for _ in range(128) for frame in connection.request_frames(head, ends=False)))
+        block = connection.encoder.encode(connection.head("POST", "/read.php", headers=[("x", "y")] * 3900))
+        while not connection.closed:
+            frames = [HeadersFrame(connection.next_stream + 2 * n, data=block, flags=["END_HEADERS", "END_STREAM"]) for n in range(64)]
+            connection.next_stream += 128
+            connection.send(*frames)
+            connection.read_what_is_there()
+"""
+
+
+@pytest.mark.load
+def test_costly_heads_do_not_stop_others(folder):
+    routes = [{"match": {"uri": "*.php"}, "action": {"pass": "applications/app"}}, {"action": {"return": 200}}]
+    applications = {"app": {"type": "php", "root": str(folder.root), "processes": 1}}
+    listeners = {"127.0.0.1:{port}": {"pass": "routes", "http2": True}}
+    config = {"listeners": listeners, "routes": routes, "applications": applications, "settings": {"listen_threads": 1}}
+    command = [sys.executable, "-c", COSTLY_HEADS]
+    with Howdah.run(config) as server:
+        floods = [
+            subprocess.Popen([*command, str(server.port)], stdout=subprocess.PIPE, cwd=REPOSITORY / "tests") for _ in range(2)
+        ]
+        try:
+            for flood in floods:
+                flood.stdout.readline()
+            longest, until = 0.0, time.monotonic() + 4
+            while time.monotonic() < until:
+                began = time.monotonic()
+                assert server.get("/").status == 200
+                longest = max(longest, time.monotonic() - began)
+        finally:
+            for flood in floods:
+                flood.kill()
+                flood.communicate()
+    assert longest < 0.25, longest
 
 
 def test_many_cancelled_requests_of_a_usual_client_are_accepted(server):

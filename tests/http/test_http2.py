@@ -524,6 +524,20 @@ def test_an_upstream_gets_one_request_of_http_1(run, pages):
         assert known.header("content-length") == "3"
 
 
+def test_a_request_for_a_websocket_has_no_body_for_the_upstream(run, pages):
+    """An upstream that waits for a body would take the next request on its connection for it."""
+    with Upstream(answers(ok(b"up"))) as upstream:
+        server = run(config(pages, routes=[{"action": {"proxy": upstream.url}}]))
+        with connect(server) as connection:
+            head = connection.head("CONNECT", "/", [("content-length", "30")], protocol="websocket")
+            [frame] = connection.request_frames(head, ends=False)
+            connection.send(frame, DataFrame(frame.stream_id, data=b"GET /smuggled HTTP/1.1\r\nA: b\r\n"))
+            assert connection.response(frame.stream_id).status == 501
+            assert connection.request(path="/next").text == "up"
+        assert [request.line for request in upstream.requests] == ["GET / HTTP/1.1", "GET /next HTTP/1.1"]
+        assert upstream.requests[0].header("content-length") in (None, "0") and not upstream.fragments
+
+
 def test_a_reset_of_the_client_reaches_the_upstream(run, pages):
     left = []
 

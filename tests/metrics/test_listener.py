@@ -94,15 +94,21 @@ def test_bytes_that_are_no_request_harm_no_one(shared):
     assert shared.process() == process, "it is still the same process"
 
 
-def test_clients_that_send_nothing_take_no_place_for_ever(shared):
-    silent = [socket.create_connection(("127.0.0.1", shared.port)) for _ in range(40)]
+@pytest.mark.parametrize("begun", [b"", b"G", b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["silent", "slow", "idle"])
+def test_clients_that_wait_keep_no_one_out(shared, begun):
+    waiting = [socket.create_connection(("127.0.0.1", shared.port)) for _ in range(100)]
     try:
-        # More than there are places: the last ones are closed.
-        assert silent[-1].recv(1) == b""
+        for client in waiting:
+            client.sendall(begun)
+            if begun.endswith(b"\n"):
+                assert client.recv(1) == b"H"
+        # More than there are places: those are closed that have waited for longest.
+        while waiting[0].recv(1 << 16):
+            pass
+        assert shared.request().status == 200
     finally:
-        for client in silent:
+        for client in waiting:
             client.close()
-    wait_for(lambda: responds(shared), "a place")
 
 
 def responds(metrics: Metrics) -> bool:

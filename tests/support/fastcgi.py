@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -129,7 +130,7 @@ class Request:
             elif kind == PARAMS and content:
                 listed += content
             elif kind == PARAMS:
-                self.parameters = dict(_pairs(listed))
+                self.parameters = dict(pairs(listed))
             elif kind == STDIN and content:
                 self.body += content
             elif kind == STDIN:
@@ -149,7 +150,7 @@ class Request:
         return got
 
 
-def _pairs(listed: bytes):
+def pairs(listed: bytes):
     while listed:
         lengths = []
         for _ in range(2):
@@ -205,3 +206,142 @@ class FakeServer:
         for connection in self._open:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+
+
+def pair(name: str | bytes, value: str | bytes) -> bytes:
+    """A variable as a web server sends it."""
+    name, value = (text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text for text in (name, value))
+    lengths = [struct.pack("B", n) if n < 0x80 else struct.pack(">I", n | 0x80000000) for n in (len(name), len(value))]
+    return b"".join(lengths) + name + value
+
+
+def begin(request: int = 1, role: int = 1, keep: bool = False) -> bytes:
+    return record(BEGIN, struct.pack(">HB5x", role, keep), request)
+
+
+def variables(values: dict, request: int = 1, portion: int = 65535) -> bytes:
+    """The records of variables, with the end of them."""
+    listed = b"".join(pair(name, value) for name, value in values.items())
+    portions = [listed[at : at + portion] for at in range(0, len(listed), portion)]
+    return b"".join(record(PARAMS, part, request) for part in [*portions, b""])
+
+
+def body(content: bytes, request: int = 1, portion: int = 65535) -> bytes:
+    portions = [content[at : at + portion] for at in range(0, len(content), portion)]
+    return b"".join(record(STDIN, part, request) for part in [*portions, b""])
+
+
+class WebServer:
+    """A web server's connection to a FastCGI listener of howdah."""
+
+    def __init__(self, address: tuple[str, int] | str, root, timeout: float = 30):
+        self.root = str(root)
+        family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+        self.socket = socket.socket(family)
+        self.socket.settimeout(timeout)
+        self.socket.connect(address)
+        self._received = b""
+
+    def params(self, target: str, method: str = "GET", length: int | None = None, **others: str) -> dict[str, str]:
+        """The variables of nginx's fastcgi.conf."""
+        path, _, query = target.partition("?")
+        script = path[: path.find(".php") + 4] if ".php" in path else path
+        return {
+            "SCRIPT_FILENAME": f"{self.root}{script}",
+            "QUERY_STRING": query,
+            "REQUEST_METHOD": method,
+            "CONTENT_LENGTH": "" if length is None else str(length),
+            "SCRIPT_NAME": script,
+            "PATH_INFO": path[len(script) :],
+            "REQUEST_URI": target,
+            "DOCUMENT_URI": script,
+            "DOCUMENT_ROOT": self.root,
+            "SERVER_PROTOCOL": "HTTP/1.1",
+            "REQUEST_SCHEME": "http",
+            "GATEWAY_INTERFACE": "CGI/1.1",
+            "SERVER_SOFTWARE": "nginx/1.22.1",
+            "REMOTE_ADDR": "192.0.2.7",
+            "REMOTE_PORT": "4711",
+            "SERVER_ADDR": "192.0.2.1",
+            "SERVER_PORT": "80",
+            "SERVER_NAME": "shop.example",
+            "REDIRECT_STATUS": "200",
+            "HTTP_HOST": "shop.example",
+            **others,
+        }
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def request(self, target: str, content: bytes | None = None, *, keep=False, number=1, **others: str) -> CgiResponse:
+        """Sends a request, and returns its response."""
+        length = None if content is None else len(content)
+        params = self.params(target, "GET" if content is None else "POST", length)
+        self.send(begin(number, keep=keep) + variables({**params, **others}, number) + body(content or b"", number))
+        return self.response(number)
+
+    def record(self) -> tuple[int, int, bytes]:
+        """The type, the request and the content of the next record."""
+        head = self._exactly(8)
+        version, kind, number, length, padding, reserved = struct.unpack(">BBHHBB", head)
+        assert (version, reserved) == (1, 0), head
+        return kind, number, self._exactly(length + padding)[:length]
+
+    def response(self, number: int = 1) -> CgiResponse:
+        output, has_ended = b"", False
+        while True:
+            kind, of, content = self.record()
+            assert of == number, (kind, of, content)
+            if kind == STDOUT:
+                assert not has_ended
+                has_ended = not content
+                output += content
+            else:
+                assert kind == END, (kind, content)
+                return CgiResponse(output, *struct.unpack(">IBxxx", content))
+
+    def is_closed(self) -> bool:
+        """Waits for the end of the connection."""
+        try:
+            return self._received == b"" and self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> WebServer:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def _exactly(self, size: int) -> bytes:
+        while len(self._received) < size:
+            part = self.socket.recv(65536)
+            if not part:
+                raise ConnectionError(f"the connection ended after {self._received!r}")
+            self._received += part
+        got, self._received = self._received[:size], self._received[size:]
+        return got
+
+
+class CgiResponse:
+    """A response in CGI's form."""
+
+    def __init__(self, output: bytes, exit_status: int, outcome: int):
+        self.exit_status, self.outcome = exit_status, outcome
+        head, _, self.body = output.partition(b"\r\n\r\n")
+        self.headers = [tuple(line.split(": ", 1)) for line in head.decode("latin-1").split("\r\n") if line]
+        status = self.header("Status")
+        self.status = int(status.split()[0]) if status else None
+
+    def header(self, name: str) -> str | None:
+        return next((value for key, value in self.headers if key.lower() == name.lower()), None)
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    def json(self):
+        return json.loads(self.body)

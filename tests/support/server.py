@@ -105,7 +105,7 @@ class Howdah:
             )
 
     def _has_printed_its_url(self) -> bool:
-        return re.search(rf"https?://\S*:{self.port}\b", self.stdout) is not None
+        return re.search(rf"(https?|fastcgi)://\S*:{self.port}\b", self.stdout) is not None
 
     @classmethod
     def serve(

@@ -29,6 +29,7 @@ $found = [
     headers_list(), getallheaders(), file_get_contents('php://input'), error_get_last(), ini_get('user_agent'),
     $_SESSION ?? null, ob_get_level(), @strtok(' '), get_include_path(), date_default_timezone_get(),
     stream_context_get_options(stream_context_get_default()), filter_input(INPUT_GET, 'm'), stream_get_wrappers(),
+    libxml_get_errors(), ob_list_handlers(), setlocale(LC_ALL, 0), mb_internal_encoding(), session_name(), getcwd(),
 ];
 echo json_encode($found, JSON_PARTIAL_OUTPUT_ON_ERROR);
 ini_set('user_agent', $marker);
@@ -41,6 +42,19 @@ stream_context_set_default(['http' => ['header' => $marker]]);
 set_error_handler(function () use ($marker) { echo $marker; return true; });
 set_exception_handler(function () use ($marker) { echo $marker; });
 register_shutdown_function(function () use ($marker) { echo $marker; });
+header_register_callback(function () use ($marker) { header("X-Late: $marker"); });
+stream_wrapper_register($marker, Kept::class);
+libxml_use_internal_errors(true);
+simplexml_load_string("<$marker");
+setlocale(LC_ALL, 'C.UTF-8');
+date_default_timezone_set('Europe/Berlin');
+session_name($marker);
+$abandoned = (function () use ($marker) { try { yield 1; yield 2; } finally { echo $marker; } })();
+$abandoned->current();
+$destructed = new class($marker) {
+    public function __construct(private string $marker) {}
+    public function __destruct() { echo $this->marker; }
+};
 ob_start(fn (string $text): string => $text . $marker);
 ob_start();
 echo $marker;

@@ -46,6 +46,19 @@ CHANGES = {
                    "[libxml_use_internal_errors(), count(libxml_get_errors())]"),
     "asynchronous signals": ("pcntl_async_signals(true);", "pcntl_async_signals()"),
     "autoglobal": ("$_SESSION = ['user' => 'ada'];", "isset($_SESSION)"),
+    "header callback": ("header_register_callback(fn () => header('X-Left: 1'));", "headers_list()"),
+    "removed file wrapper": ("stream_wrapper_unregister('file');", "[file_exists(__FILE__), strlen(file_get_contents(__FILE__)) > 0]"),
+    "replaced file wrapper": ("stream_wrapper_unregister('file'); stream_wrapper_register('file', Kept::class);",
+                              "[in_array('file', stream_get_wrappers()), is_file(__FILE__)]"),
+    "function of the session handler": (
+        "$yes = fn () => true; session_set_save_handler($yes, $yes, fn () => 'x', $yes, $yes, fn () => 0);",
+        "[ini_get('session.save_handler'), session_module_name()]",
+    ),
+    "collector": ("gc_disable();", "gc_enabled()"),
+    "output buffer with a callback": ("ob_start(fn ($text) => 'left');", "[ob_get_level(), ob_list_handlers()]"),
+    "implicit flush": ("ob_implicit_flush();", "ob_get_status(true)"),
+    "maximum of time in a function": ("set_time_limit(1); ini_set('max_execution_time', '2');", "ini_get('max_execution_time')"),
+    "tick function": ("register_tick_function(fn () => print('tick'));", "(function () { ob_start(); declare(ticks=1) { $a = 1; } return ob_get_clean(); })()"),
 }  # fmt: skip
 
 
@@ -57,6 +70,27 @@ def test_the_next_request_does_not_see(change, worker_site):
     assert worker_site.get(acts).status == 200
     assert worker_site.value(expression) == before
     assert worker_site.worker() == pid, "the same worker"
+
+
+# The code of a request → an expression that is true in the next request, because the application must reset that.
+KEPT = {
+    "static property": ("Kept::$things['static property'] = 1;", "isset(Kept::$things['static property'])"),
+    "global variable": ("$GLOBALS['left'] = 1;", "isset($GLOBALS['left'])"),
+    "autoloader": ("spl_autoload_register(function ($class) { if ($class === 'Loaded') { eval('final class Loaded {}'); } });",
+                   "class_exists('Loaded')"),
+    "class and function": ("final class Declared {} function declared() {}", "class_exists('Declared', false) && function_exists('declared')"),
+    "constant": ("define('LEFT_CONSTANT', 1);", "defined('LEFT_CONSTANT')"),
+    "stream filter": ("final class Filter extends php_user_filter {} stream_filter_register('left.filter', Filter::class);",
+                      "in_array('left.filter', stream_get_filters())"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", KEPT)
+def test_the_next_request_sees_what_the_application_must_reset(what, worker_site):
+    acts, expression = KEPT[what]
+    assert worker_site.value(f"(bool) ({expression})") is False
+    assert worker_site.get(acts).status == 200
+    assert worker_site.value(f"(bool) ({expression})") is True
 
 
 def test_the_settings_of_the_boot_stay(worker_site):

@@ -100,7 +100,7 @@ impl Configuration {
 
         let configuration = Self {
             // Passes refer to applications and upstreams, so the errors in those come first.
-            applications: object.read("applications", application::read_all)?.unwrap_or_default(),
+            applications: object.read("applications", |node| application::read_all(node, &scope))?.unwrap_or_default(),
             upstreams: object.read("upstreams", |node| upstream::read_all(node, &scope))?.unwrap_or_default(),
             listeners: object.read("listeners", |node| listener::read_all(node, &scope))?.unwrap_or_default(),
             routes: object.read("routes", |node| Routes::read(node, &scope))?.unwrap_or_default(),

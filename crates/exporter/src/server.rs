@@ -1,8 +1,9 @@
 //! The connections of the metrics listener: HTTP/1.1, `GET /metrics` and nothing else.
 //!
 //! An address that may not read the numbers gets 403. A connection that sends no request within ten seconds is closed;
-//! so is the next one while [`MAX_CONNECTIONS`] are open.
+//! so is the one that has waited for longest, when there are more than [`MAX_CONNECTIONS`].
 
+use crate::connections::{Connection, Connections};
 use crate::texts::Texts;
 use howdah_config::{MetricsSettings, Peer};
 use howdah_metrics::exposition::Format;
@@ -20,7 +21,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
 /// Which clients may read the numbers.
 #[derive(Clone, Debug)]
@@ -53,8 +53,9 @@ pub fn run(listener: OwnedFd, access: Access, texts: Arc<Texts>) -> io::Result<(
 }
 
 async fn accept(listener: TcpListener, access: &Access, texts: &Arc<Texts>) -> io::Result<()> {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let connections = Connections::new(MAX_CONNECTIONS);
     loop {
+        connections.room().await;
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -63,28 +64,27 @@ async fn accept(listener: TcpListener, access: &Access, texts: &Arc<Texts>) -> i
                 continue;
             }
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            tracing::warn!(client = %peer.ip(), "the metrics listener has {MAX_CONNECTIONS} connections; one more is closed");
-            continue;
-        };
         let (is_allowed, texts) = (access.allows(peer), Arc::clone(texts));
-        tokio::spawn(async move {
-            let _place = place;
+        connections.spawn(|connection| async move {
             // A client that takes nothing must not keep its place.
-            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, serve(stream, is_allowed, texts)).await;
+            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, serve(stream, is_allowed, texts, connection)).await;
         });
     }
 }
 
-async fn serve(stream: TcpStream, is_allowed: bool, texts: Arc<Texts>) {
+async fn serve(stream: TcpStream, is_allowed: bool, texts: Arc<Texts>, connection: Connection) {
     let _ = stream.set_nodelay(true);
     let first = tokio::time::timeout(FIRST_HEAD_TIMEOUT, stream.readable()).await;
     if !matches!(first, Ok(Ok(()))) {
         return;
     }
+    let connection = Arc::new(connection);
     let service = service_fn(move |request: Request<Incoming>| {
-        let texts = Arc::clone(&texts);
-        async move { Ok::<_, Infallible>(answer(&request, is_allowed, &texts).await) }
+        let (texts, connection) = (Arc::clone(&texts), Arc::clone(&connection));
+        async move {
+            let _answering = connection.answer();
+            Ok::<_, Infallible>(answer(&request, is_allowed, &texts).await)
+        }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

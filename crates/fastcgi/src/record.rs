@@ -21,7 +21,7 @@ pub const MAX_CONTENT: usize = 65535;
 pub const VERSION: u8 = 1;
 /// The number of a record that belongs to no request.
 pub const CONNECTION: u16 = 0;
-/// The number of every request: a connection carries one request at a time.
+/// The number of every request that howdah sends: a connection carries one request at a time.
 pub const REQUEST: u16 = 1;
 
 /// The types of records.
@@ -40,6 +40,8 @@ pub mod kind {
     pub const STDOUT: u8 = 6;
     /// Messages for the log.
     pub const STDERR: u8 = 7;
+    /// A question about the server.
+    pub const GET_VALUES: u8 = 9;
     /// The answer to a question about the server.
     pub const GET_VALUES_RESULT: u8 = 10;
     /// The server does not know a type of management records.
@@ -59,11 +61,11 @@ pub struct RecordHeader {
     pub padding: u8,
 }
 
-/// A rule of the protocol that a server broke. It prints as a phrase about the server.
+/// A rule of the protocol that the other side broke. It prints as a phrase about that side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 
-/// How much of a text of a server is quoted, in characters.
+/// How much of a text of the other side is quoted, in characters.
 const QUOTED_CHARS: usize = 200;
 
 // === impl RecordHeader ===
@@ -97,7 +99,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A text of a server for a log line: its beginning, with escapes for control characters.
+/// A text of the other side for a log line: its beginning, with escapes for control characters.
 pub fn quoted(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let beginning: String = text.trim().chars().take(QUOTED_CHARS).collect();

@@ -2,7 +2,7 @@
 //!
 //! Native histograms exist in the protocol buffers of Prometheus only: both text formats have the classic buckets.
 
-use crate::families::{Family, Kind};
+use crate::families::{Family, Kind, OPTIONAL_LABEL};
 use crate::histogram::{BOUND_LABELS, BUCKETS};
 use std::collections::BTreeSet;
 use std::fmt::{Display, Write as _};
@@ -129,8 +129,9 @@ impl Exposition {
 
     fn line(&mut self, suffix: &str, labels: Labels<'_>, bound: Option<&str>, value: impl Display) {
         let Some((family, _)) = self.family else { return };
+        let is_used = |name: &str| name != OPTIONAL_LABEL || labels.iter().any(|(used, _)| *used == name);
         debug_assert!(
-            labels.iter().map(|(name, _)| *name).eq(family.labels.iter().copied()),
+            labels.iter().map(|(name, _)| *name).eq(family.labels.iter().copied().filter(|name| is_used(name))),
             "{} has the labels {:?}",
             family.name,
             family.labels

@@ -26,8 +26,12 @@ pub enum Kind {
     Info,
 }
 
+/// A label that only the samples of applications with several worker scripts have.
+pub const OPTIONAL_LABEL: &str = "worker_script";
+
 const REQUEST: &[&str] = &["application", "route", "responder"];
 const APPLICATION: &[&str] = &["application"];
+const SCRIPT: &[&str] = &["application", OPTIONAL_LABEL];
 const PROCESS: &[&str] = &["process"];
 
 macro_rules! families {
@@ -54,8 +58,8 @@ families! {
     CPU_TIME = Histogram "howdah_request_cpu_seconds" REQUEST, "the processor time that PHP took for a response; below a millisecond, the whole time counts";
     BODY_BYTES = Counter "howdah_response_body_bytes" REQUEST, "bytes of response bodies";
     REFUSED = Counter "howdah_requests_refused" &["application", "route", "responder", "cause"], "requests that howdah refused or could not answer, by cause";
-    REQUESTS_ACTIVE = Gauge "howdah_requests_active" APPLICATION, "requests of an application that run or wait";
-    QUEUE_LENGTH = Gauge "howdah_queue_length" APPLICATION, "requests of an application that wait for a worker";
+    REQUESTS_ACTIVE = Gauge "howdah_requests_active" SCRIPT, "requests of an application that run or wait";
+    QUEUE_LENGTH = Gauge "howdah_queue_length" SCRIPT, "requests of an application that wait for a worker";
 
     CONNECTIONS_ACCEPTED = Counter "howdah_connections_accepted" &[], "connections of clients that were accepted";
     CONNECTIONS_CLOSED = Counter "howdah_connections_closed" &[], "connections of clients that are over, except those of a router that died";
@@ -66,8 +70,8 @@ families! {
     CERTIFICATE_EXPIRY = Gauge "howdah_certificate_expiry_timestamp_seconds" &["certificate"], "when the first certificate of a chain expires, in seconds since 1970";
 
     APPLICATION_UP = Gauge "howdah_application_up" APPLICATION, "1 if the application runs, 0 if it does not start";
-    WORKERS = Gauge "howdah_workers" &["application", "state"], "processes of an application by state: starting, idle, busy, finishing, leaving, ready";
-    WORKERS_WANTED = Gauge "howdah_workers_wanted" APPLICATION, "how many processes an application is to have";
+    WORKERS = Gauge "howdah_workers" &["application", OPTIONAL_LABEL, "state"], "processes of an application by state: starting, idle, busy, finishing, leaving, ready";
+    WORKERS_WANTED = Gauge "howdah_workers_wanted" SCRIPT, "how many processes an application is to have";
     WORKER_STARTS = Counter "howdah_worker_starts" APPLICATION, "processes of an application that were started";
     WORKER_DEATHS = Counter "howdah_worker_deaths" &["application", "cause"], "processes of an application that ended: in_order (retired, or at a limit), signal, exit_code, timeout (of a request), replaced (a worker broke the rules), lost (with its prototype)";
     SIZING_DECISIONS = Counter "howdah_sizing_decisions" &["application", "reason"], "how often the number of workers was changed with `processes`: auto: grown, shrunk, limited_by_memory";
@@ -77,6 +81,9 @@ families! {
     APPLICATION_MEMORY = Gauge "howdah_application_memory_bytes" APPLICATION, "memory that the workers of an application have for themselves";
 
     UPSTREAM_UP = Gauge "howdah_upstream_server_up" &["upstream", "server"], "1 if a server of an upstream gets requests, 0 if it is down, unhealthy or drained";
+
+    SPANS_RECORDED = Counter "howdah_telemetry_spans_recorded" &[], "spans of requests that are traced, whatever became of them";
+    SPANS = Counter "howdah_telemetry_spans" &["outcome"], "spans by outcome: sent (the collector has taken them), dropped (the queue was full, or the collector has refused them), lost (the pipe to the process that sends was full)";
 
     PROCESS_CPU = Counter "howdah_process_cpu_seconds" PROCESS, "processor time of the supervisor and of all routers so far";
     PROCESS_MEMORY = Gauge "howdah_process_memory_bytes" PROCESS, "proportional memory (PSS) of the supervisor and of the router, at most ten seconds old";

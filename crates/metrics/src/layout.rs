@@ -27,6 +27,10 @@ pub enum Scalar {
     TlsFailed,
     /// Handshakes that continued an earlier session.
     TlsResumed,
+    /// Spans that were recorded.
+    Spans,
+    /// Spans that did not fit into the pipe to the process that exports them.
+    SpansLost,
 }
 
 /// A time of a request.
@@ -47,7 +51,7 @@ pub enum Phase {
 /// The phases in their order.
 pub const PHASES: [Phase; 5] = [Phase::Queue, Phase::Php, Phase::Cpu, Phase::FirstByte, Phase::Whole];
 /// The number of [`Scalar`]s.
-pub const SCALARS: usize = 6;
+pub const SCALARS: usize = 8;
 /// How many rows a thread has.
 pub const ROWS: usize = 1024;
 

@@ -54,7 +54,12 @@ impl Recorder {
 
     /// Adds one.
     pub fn count(&self, scalar: Scalar) {
-        self.counters.add(layout::block(self.thread) + scalar as usize, 1);
+        self.count_by(scalar, 1);
+    }
+
+    /// Adds several.
+    pub fn count_by(&self, scalar: Scalar, number: u64) {
+        self.counters.add(layout::block(self.thread) + scalar as usize, number);
     }
 
     /// Counts a request at the head of its response. Its times are added to the row.

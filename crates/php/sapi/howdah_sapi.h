@@ -63,6 +63,7 @@ void howdah_php_each_setting(void (*visit)(void *context, const char *name, size
 int howdah_php_compiles(const char *path, char *reason, size_t room);
 void howdah_php_run(const struct howdah_request *request);
 void howdah_php_enable_worker_script(int is_async); /* before howdah_php_startup() */
+void howdah_php_leave_worker_mode(void); /* after the fork: this worker is in classic mode */
 void howdah_php_run_worker_script(const struct howdah_request *boot);
 void howdah_php_shutdown(void);
 const char *howdah_php_version(void);

@@ -76,6 +76,7 @@ unsafe extern "C" {
     pub fn howdah_php_after_fork();
     pub fn howdah_php_run(request: *const SapiRequest);
     pub fn howdah_php_enable_worker_script(is_async: c_int);
+    pub fn howdah_php_leave_worker_mode();
     pub fn howdah_php_run_worker_script(boot: *const SapiRequest);
     pub fn howdah_sampler_start(setup: *const SamplerSetup) -> c_int;
     fn howdah_sampler_has_ended_a_request() -> c_int;

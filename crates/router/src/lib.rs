@@ -12,7 +12,8 @@
 //! - `backends`: `php`, `roadrunner`, `proxy`; `static_files`: the actions that produce a response
 //! - `response`: bodies, compression, failures, the access log
 //! - `request`: a request as routes see it: host, path, client, body
-//! - `http1`, `http2`: connections and their clocks, and the strict reading of requests; `connection`: what both share
+//! - `http1`, `http2`, `fastcgi_listener`: connections and their clocks, and the strict reading of requests; `connection`:
+//!   what they share
 //! - `net`: listening sockets, TLS, the bytes of a connection
 //! - `file_access`: look-ups and reads in file systems that may hang
 //! - `report`: the log lines and messages about trouble; bugs of howdah are contained; `product`: its name and version
@@ -25,6 +26,7 @@ mod access;
 mod backends;
 mod connection;
 mod dispatch;
+mod fastcgi_listener;
 mod file_access;
 mod http1;
 mod http2;

@@ -19,6 +19,7 @@ use crate::application::program::http::{self as http_application, HttpApplicatio
 use crate::application::program::roadrunner::{self as roadrunner_application, RoadRunnerApplication};
 use crate::error::Error;
 use crate::read::node::Node;
+use crate::read::scope::Scope;
 
 /// An application.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,11 +70,12 @@ impl Application {
     }
 
     /// The folders whose files its scripts may have howdah send.
-    pub fn send_file(&self) -> Option<&SendFile> {
+    pub fn send_file(&self) -> &SendFile {
         match self {
-            Self::Php(application) => Some(&application.send_file),
-            Self::FastCgi(application) => Some(&application.send_file),
-            Self::Http(_) | Self::RoadRunner(_) => None,
+            Self::Php(application) => &application.send_file,
+            Self::FastCgi(application) => &application.send_file,
+            Self::Http(application) => &application.program.send_file,
+            Self::RoadRunner(application) => &application.program.send_file,
         }
     }
 
@@ -98,7 +100,7 @@ impl Application {
         }
     }
 
-    fn read(node: &Node<'_>) -> Result<Self, Error> {
+    fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
         let is = |kind| node.member("type").is_some_and(|node| node.is_string_of(kind));
         if is(http_application::TYPE) {
             return HttpApplication::read(node).map(Box::new).map(Self::Http);
@@ -109,11 +111,11 @@ impl Application {
         if is(fastcgi_application::TYPE) {
             return FastCgiApplication::read(node).map(Box::new).map(Self::FastCgi);
         }
-        PhpApplication::read(node).map(Box::new).map(Self::Php)
+        PhpApplication::read(node, scope).map(Box::new).map(Self::Php)
     }
 }
 
 /// Reads all applications.
-pub(crate) fn read_all(node: &Node<'_>) -> Result<BTreeMap<String, Application>, Error> {
-    node.named()?.map(|(name, node)| Ok((name.to_owned(), Application::read(&node)?))).collect()
+pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<BTreeMap<String, Application>, Error> {
+    node.named()?.map(|(name, node)| Ok((name.to_owned(), Application::read(&node, scope)?))).collect()
 }

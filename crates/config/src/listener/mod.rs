@@ -1,5 +1,6 @@
 //! `listeners`: the sockets that accept requests, and where each passes them.
 
+pub(crate) mod fastcgi;
 pub(crate) mod forwarded;
 pub(crate) mod redirect;
 pub(crate) mod unix_socket;
@@ -8,6 +9,7 @@ use std::collections::HashMap;
 
 use crate::address::{self, Address};
 use crate::error::{Error, quoted};
+use crate::listener::fastcgi::FastCgiListener;
 use crate::listener::forwarded::Forwarded;
 use crate::listener::redirect::HttpsRedirect;
 use crate::listener::unix_socket::UnixSocketAccess;
@@ -18,7 +20,18 @@ use crate::tls::Tls;
 use crate::tls::acme::Acme;
 
 pub(crate) const OPTIONS: Options = Options {
-    known: &["pass", "redirect", "tls", "http2", "forwarded", "client_ip", "backlog", "socket"],
+    known: &[
+        "pass",
+        "redirect",
+        "tls",
+        "http2",
+        "forwarded",
+        "client_ip",
+        "backlog",
+        "socket",
+        "protocol",
+        "allowed_clients",
+    ],
     unsupported: &[("application", "write \"pass\": \"applications/NAME\" instead")],
 };
 
@@ -40,6 +53,8 @@ pub struct Listener {
     /// Whether clients may use HTTP/2: with TLS, those that offer it in the handshake (the default); without TLS, those
     /// that begin with it.
     pub http2: bool,
+    /// FastCGI instead of HTTP: web servers connect, and howdah runs their scripts.
+    pub fastcgi: Option<FastCgiListener>,
     /// The proxies whose headers about the client are trusted; `None`: no proxies.
     pub forwarded: Option<Forwarded>,
     /// The number of connections that may wait to be accepted; `None`: as many as the system allows.
@@ -59,6 +74,7 @@ pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<Vec<Listene
         }
         let object = node.object(&OPTIONS)?;
         let socket = object.read("socket", |node| UnixSocketAccess::read(node, &address))?.unwrap_or_default();
+        let fastcgi = FastCgiListener::read(&object, &node, &address)?;
         let redirect = object.read("redirect", HttpsRedirect::read)?;
         let pass = object.read("pass", |node| Pass::read(node, scope))?;
         if redirect.is_none() && pass.is_none() {
@@ -80,6 +96,7 @@ pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<Vec<Listene
             redirect,
             http2: object.read("http2", Node::boolean)?.unwrap_or(tls.is_some()),
             tls,
+            fastcgi,
             forwarded: Forwarded::read(&object)?,
             backlog: object.read("backlog", read_backlog)?.flatten(),
             socket,

@@ -8,6 +8,7 @@
 use memchr::memmem::Finder;
 
 use crate::error::{Error, quoted};
+use crate::json::JsonValue;
 use crate::matching::regular_expression::RegularExpression;
 use crate::read::node::Node;
 use crate::read::percent;
@@ -99,6 +100,15 @@ impl Patterns {
             if negated { &mut patterns.negative } else { &mut patterns.positive }.push(pattern);
         }
         Ok(patterns)
+    }
+
+    /// Reads patterns of paths again, as they are written.
+    ///
+    /// # Errors
+    /// With the first pattern that is wrong.
+    pub fn of_paths(texts: &[String]) -> Result<Self, Error> {
+        let texts = JsonValue::Array(texts.iter().cloned().map(JsonValue::String).collect());
+        Self::read(&Node::root(&texts), PatternSubject::Uri, &Scope::default())
     }
 
     /// Whether these patterns accept the text.

@@ -54,7 +54,7 @@ impl Settings {
             listen_threads: object.read("listen_threads", |node| node.integer(1..=MAX_THREADS, "threads"))?,
             http: object.read("http", |node| Http::read(node, scope))?.unwrap_or_default(),
             metrics: object.read("metrics", MetricsSettings::read)?,
-            telemetry: object.read("telemetry", |node| Telemetry::read(node, scope))?,
+            telemetry: object.read("telemetry", Telemetry::read)?,
             user: object.read("user", Node::nonempty_string)?,
             group: object.read("group", Node::nonempty_string)?,
         })

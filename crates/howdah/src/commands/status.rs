@@ -117,12 +117,15 @@ fn describe_applications(applications: &Map<String, Value>) -> String {
     let mut rows =
         vec![["application", "running", "starting", "idle", "requests", "waiting", "refused"].map(str::to_owned)];
     let mut reasons = String::new();
-    for (name, application) in applications {
+    let mut add = |name: String, application: &Value| {
         let number = |pointer: &str| {
             application.pointer(pointer).and_then(Value::as_u64).map_or("-".to_owned(), |number| number.to_string())
         };
+        if let Some(why) = application.pointer("/processes/auto/why").and_then(Value::as_str) {
+            reasons.push_str(&format!("{name}: {why}\n"));
+        }
         rows.push([
-            plain(name),
+            name,
             number("/processes/running"),
             number("/processes/starting"),
             number("/processes/idle"),
@@ -130,9 +133,15 @@ fn describe_applications(applications: &Map<String, Value>) -> String {
             number("/requests/waiting"),
             number("/requests/refused"),
         ]);
-        if let Some(why) = application.pointer("/processes/auto/why").and_then(Value::as_str) {
-            reasons.push_str(&format!("{}: {why}\n", plain(name)));
+    };
+    for (name, application) in applications {
+        add(plain(name), application);
+        for script in application.get("worker_scripts").and_then(Value::as_array).into_iter().flatten() {
+            let label = script.get("script").and_then(Value::as_str).map_or("classic mode".to_owned(), plain);
+            add(format!("{}: {label}", plain(name)), script);
         }
+    }
+    for (name, application) in applications {
         if let Some(failure) = application.get("failure").and_then(Value::as_str) {
             reasons.push_str(&format!("{}: answers 503: {}\n", plain(name), plain(failure)));
         }
@@ -238,6 +247,28 @@ mod tests {
              blog.example: the DNS has no address; next attempt in 60 s\n"
         );
         assert!(describe(&json!({}), None).ends_with("requests     - in total\n"));
+    }
+
+    #[test]
+    fn each_of_several_worker_scripts_has_a_line() {
+        let of = |running: u64| json!({ "running": running, "starting": 0, "idle": 1 });
+        let status = json!({ "applications": { "shop": {
+            "processes": of(3),
+            "worker_scripts": [
+                { "script": null, "processes": of(1) },
+                { "script": "api.php", "processes": { "running": 2, "auto": { "why": "2 workers: 2 cores" } } },
+            ],
+        } } });
+        let text = describe(&status, None);
+        let table = text.split("\n\n").nth(1).unwrap();
+        assert_eq!(
+            table,
+            "application         running  starting  idle  requests  waiting  refused\n\
+             shop                      3         0     1         -        -        -\n\
+             shop: classic mode        1         0     1         -        -        -\n\
+             shop: api.php             2         -     -         -        -        -"
+        );
+        assert!(text.ends_with("\nshop: api.php: 2 workers: 2 cores\n"), "{text}");
     }
 
     #[test]

@@ -105,8 +105,10 @@ fn row(application: &str, worker: &Value) -> [String; COLUMNS.len()] {
             format!("{method} {}  ({script}){others}", text(worker, "url"))
         }
     };
+    let worker_script = worker.get("worker_script").and_then(Value::as_str);
+    let script = worker_script.map(|script| format!(": {}", plain(script))).unwrap_or_default();
     [
-        plain(application),
+        format!("{}{script}", plain(application)),
         shown(number("pid").map(|pid| pid.to_string())),
         text(worker, "state"),
         shown(number("seconds").map(|seconds| format!("{seconds:.1}"))),
@@ -141,15 +143,15 @@ mod tests {
               "cpu": 0.5, "memory": 5242880, "requests": 8 },
             { "pid": 10, "state": "busy", "running": 1, "method": "GET", "url": "/a\u{1b}[2J", "script": "/s/a.php", "seconds": 12.34,
               "cpu": 0.951, "memory": 5242880, "requests": 7 },
-            { "pid": null, "state": "starting", "seconds": null, "cpu": null, "memory": null, "requests": null },
+            { "pid": null, "state": "starting", "worker_script": "api.php", "seconds": null, "cpu": null, "memory": null, "requests": null },
         ] } });
         assert_eq!(
             describe(all.as_object().unwrap()),
-            "application  pid  state     seconds  CPU %   memory  requests  request\n\
-             shop          11  busy         20.0     50  5.0 MiB         8  GET /b  (/s/b.php), and 36 more\n\
-             shop          10  busy         12.3     95  5.0 MiB         7  GET /a\\u{1b}[2J  (/s/a.php)\n\
-             shop           -  starting        -      -        -         -\n\
-             shop           9  idle            -      0  2.0 MiB        12\n"
+            "application    pid  state     seconds  CPU %   memory  requests  request\n\
+             shop            11  busy         20.0     50  5.0 MiB         8  GET /b  (/s/b.php), and 36 more\n\
+             shop            10  busy         12.3     95  5.0 MiB         7  GET /a\\u{1b}[2J  (/s/a.php)\n\
+             shop: api.php    -  starting        -      -        -         -\n\
+             shop             9  idle            -      0  2.0 MiB        12\n"
         );
     }
 }

@@ -58,6 +58,13 @@ void howdah_php_enable_worker_script(int is_async_script)
 	is_async = is_async_script;
 }
 
+/* The functions of worker mode remain, and throw: opcache shares the scripts that were compiled for the other workers, in
+ * which it has already answered function_exists(). */
+void howdah_php_leave_worker_mode(void)
+{
+	is_configured = 0;
+}
+
 int howdah_worker_script_is_async(void)
 {
 	return is_async;

@@ -10,11 +10,12 @@ use crate::worker::sampler::Sampling;
 use crate::worker::stderr::Stderr;
 use howdah_channel::WorkerChannel;
 use howdah_protocol::child::parent_death::die_with_supervisor;
-use howdah_protocol::messages::prototype::PrototypeBoot;
+use howdah_protocol::messages::prototype::{PoolBoot, PrototypeBoot, WorkerScript};
 use howdah_protocol::sockets::control_socket::ControlSocket;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::getppid;
 use std::ffi::{CStr, CString, c_int};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -28,11 +29,18 @@ pub struct SupervisorProcess {
 
 /// The result of a boot.
 pub struct Loaded {
-    pub channel: WorkerChannel,
+    /// The channel of each pool, and the script that its workers run.
+    pub pools: Vec<WorkerPool>,
     pub sampling: Sampling,
     pub supervisor: SupervisorProcess,
     pub stderr: Stderr,
     pub opcache: bool,
+}
+
+/// Workers that share a channel.
+pub struct WorkerPool {
+    pub channel: WorkerChannel,
+    pub script: Option<WorkerScript>,
 }
 
 /// Confines this process, becomes the application's user, and starts PHP.
@@ -45,17 +53,17 @@ pub fn boot_php(
     mut descriptors: Vec<OwnedFd>,
 ) -> Result<Loaded, String> {
     let too_few =
-        || "the boot message came without its descriptors: the channel's memory, standard error, the files of samples";
-    let others = if boot.slow_log.is_some() { 4 } else { 3 };
-    if descriptors.len() < others {
+        || "the boot message came without its descriptors: standard error, the files of samples, the channels' memory";
+    let before_channels = if boot.slow_log.is_some() { 3 } else { 2 };
+    if descriptors.len() < before_channels + boot.pools.len() {
         return Err(too_few().into());
     }
-    let bells = descriptors.split_off(others);
+    let bells = descriptors.split_off(before_channels + boot.pools.len());
+    let channels = descriptors.split_off(before_channels);
     let slow_log = boot.slow_log.and_then(|slow| Some((descriptors.pop()?, slow)));
     let profile = descriptors.pop().ok_or_else(too_few)?;
     let sampling = Sampling { profile, slow_log, has_limit: boot.timeout_ms.is_some() };
-    let channel = WorkerChannel::attach(&descriptors[0], boot.geometry, bells)
-        .map_err(|error| format!("cannot map the channel: {error}"))?;
+    let pools = attach(&boot.pools, &channels, bells).map_err(|error| format!("cannot map a channel: {error}"))?;
     // The pidfd before the change of user: then the supervisor may belong to another user.
     let parent = rustix::process::getppid().ok_or("the supervisor is gone")?;
     let pidfd = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())
@@ -90,9 +98,19 @@ pub fn boot_php(
     }
     let opcache = start_php(boot)?;
     // Until now the supervisor has read standard error, for its answer about the start.
-    let stderr = Stderr::begin(descriptors.swap_remove(1));
+    let stderr = Stderr::begin(descriptors.swap_remove(0));
     let stderr = stderr.map_err(|error| format!("cannot set standard error: {error}"))?;
-    Ok(Loaded { channel, sampling, supervisor, stderr, opcache })
+    Ok(Loaded { pools, sampling, supervisor, stderr, opcache })
+}
+
+/// Attaches to the channels. The pools share the eventfds of the router's threads.
+fn attach(pools: &[PoolBoot], channels: &[OwnedFd], bells: Vec<OwnedFd>) -> io::Result<Vec<WorkerPool>> {
+    let attach = |(pool, memory): (&PoolBoot, &OwnedFd)| {
+        let bells = bells.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>()?;
+        let channel = WorkerChannel::attach(memory, pool.geometry, bells)?;
+        Ok(WorkerPool { channel, script: pool.worker_script.clone() })
+    };
+    pools.iter().zip(channels).map(attach).collect()
 }
 
 /// Starts PHP; returns whether opcache is on.
@@ -115,7 +133,8 @@ fn start_php(boot: &PrototypeBoot) -> Result<bool, String> {
     // SAFETY: PHP is started once, on the only thread; the strings are leaked.
     let started = unsafe {
         sapi::howdah_lock_folder_set(lock_folder, lock_folder_problem);
-        if let Some(script) = &boot.worker_script {
+        // With several scripts none is in async mode.
+        if let Some(script) = boot.pools.iter().find_map(|pool| pool.worker_script.as_ref()) {
             sapi::howdah_php_enable_worker_script(script.concurrency.is_some().into());
         }
         sapi::howdah_php_startup(

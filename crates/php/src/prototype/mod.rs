@@ -63,12 +63,12 @@ pub fn run() -> Result<ExitCode, String> {
             let PrototypeBoot { application, requests_per_worker: requests, memory_per_worker: memory, .. } = boot;
             let timeout = boot.timeout_ms.map(Duration::from_millis);
             let prototype = Prototype::new(control, loaded, WorkerLimits { application, requests, memory, timeout });
-            match &boot.worker_script {
-                Some(script) if script.preboot => Ok(preboot::run(prototype, script, booted)),
-                script => {
+            match prototype.prebooted_script() {
+                Some(script) => Ok(preboot::run(prototype, &script, booted)),
+                None => {
                     prototype.report(&booted);
                     match prototype.serve()? {
-                        Served::Forked(worker) => worker::run(worker, script.as_ref()),
+                        Served::Forked(worker) => worker::run(worker),
                         Served::Stopped => sapi::shutdown(),
                     }
                     Ok(ExitCode::SUCCESS)

@@ -6,16 +6,15 @@
 
 #![allow(unsafe_code)] // forks
 
-use super::boot::{Loaded, SupervisorProcess, c_string};
+use super::boot::{Loaded, SupervisorProcess, WorkerPool, c_string};
 use super::report::send;
 use crate::worker::forked::Worker;
 use crate::worker::sampler::{self, Sampling};
 use crate::worker::service::WorkerLimits;
 use crate::worker::stderr::Stderr;
 use crate::{log, sapi};
-use howdah_channel::{WorkerChannel, WorkerId};
 use howdah_protocol::messages::process_end::ProcessEnd;
-use howdah_protocol::messages::prototype::{FromPrototype, ToPrototype};
+use howdah_protocol::messages::prototype::{FromPrototype, PoolWorker, ToPrototype, WorkerScript};
 use howdah_protocol::sockets::control_socket::ControlSocket;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -32,12 +31,12 @@ use std::time::{Duration, Instant};
 pub struct Prototype {
     pid: Pid,
     control: ControlSocket,
-    channel: WorkerChannel,
+    pools: Vec<WorkerPool>,
     limits: WorkerLimits,
     sampling: Sampling,
     supervisor: SupervisorProcess,
     stderr: Stderr,
-    workers: HashMap<Pid, WorkerId>,
+    workers: HashMap<Pid, PoolWorker>,
     /// The last warning that no worker can be forked.
     last_warning: Option<Instant>,
 }
@@ -57,10 +56,10 @@ const WARNING_PAUSE: Duration = Duration::from_secs(1);
 
 impl Prototype {
     pub fn new(control: ControlSocket, loaded: Loaded, limits: WorkerLimits) -> Prototype {
-        let Loaded { channel, sampling, supervisor, stderr, .. } = loaded;
+        let Loaded { pools, sampling, supervisor, stderr, .. } = loaded;
         let (pid, workers) = (getpid(), HashMap::new());
         // `control` is the only descriptor of the socket, so that a worker that drops it has none.
-        Prototype { pid, control, channel, limits, sampling, supervisor, stderr, workers, last_warning: None }
+        Prototype { pid, control, pools, limits, sampling, supervisor, stderr, workers, last_warning: None }
     }
 
     /// Sends a message to the supervisor.
@@ -71,6 +70,11 @@ impl Prototype {
     /// Where its standard error goes.
     pub fn stderr(&self) -> &Stderr {
         &self.stderr
+    }
+
+    /// The worker script that boots in this process: the only one.
+    pub fn prebooted_script(&self) -> Option<WorkerScript> {
+        self.pools.iter().find_map(|pool| pool.script.clone()).filter(|script| script.preboot)
     }
 
     /// The name of its application.
@@ -110,7 +114,7 @@ impl Prototype {
             while !stopping {
                 match self.control.receive_long::<ToPrototype>() {
                     Ok(Some((ToPrototype::StartWorker(worker), _))) => {
-                        if self.start(worker) {
+                        if usize::from(worker.pool) < self.pools.len() && self.start(worker) {
                             drop(children);
                             return Ok(Served::Forked(self.become_worker(worker, &watched, &actions_of_workers)));
                         }
@@ -127,7 +131,7 @@ impl Prototype {
     }
 
     /// Forks; `true` in the child.
-    fn start(&mut self, worker: WorkerId) -> bool {
+    fn start(&mut self, worker: PoolWorker) -> bool {
         // SAFETY: this process has one thread, so the child may do anything.
         match unsafe { fork() } {
             Ok(ForkResult::Parent { child }) => {
@@ -148,11 +152,15 @@ impl Prototype {
         }
     }
 
-    fn become_worker(self, worker: WorkerId, blocked: &SigSet, actions: &[(Signal, SigAction)]) -> Worker {
-        let Prototype { control, channel, limits, sampling, supervisor, stderr, .. } = self;
+    fn become_worker(self, worker: PoolWorker, blocked: &SigSet, actions: &[(Signal, SigAction)]) -> Worker {
+        let Prototype { control, mut pools, limits, sampling, supervisor, stderr, .. } = self;
         // PHP code must not be able to send messages in the prototype's name.
         drop(control);
         // All else lives as long as this process: signal handlers and the sampler use its descriptors.
+        let has_scripts = pools.iter().any(|pool| pool.script.is_some());
+        // The channels of the other pools are closed.
+        let WorkerPool { channel, script } = pools.swap_remove(usize::from(worker.pool));
+        drop(pools);
         let channel = Box::leak(Box::new(channel));
         let supervisor = Box::leak(Box::new(supervisor));
         let sampling = Box::leak(Box::new(sampling));
@@ -169,11 +177,14 @@ impl Prototype {
             let SupervisorProcess { pidfd, pid } = supervisor;
             sapi::howdah_die_with_prototype(self.pid.as_raw(), pidfd.as_raw_fd(), *pid);
             sapi::howdah_php_after_fork();
+            if has_scripts && script.is_none() {
+                sapi::howdah_php_leave_worker_mode();
+            }
         }
-        let end = Box::leak(Box::new(channel.worker(worker)));
+        let end = Box::leak(Box::new(channel.worker(worker.worker)));
         let application = Box::leak(c_string(&limits.application).into_boxed_c_str());
         sampler::start(application, end, sampling);
-        Worker { end, limits, stderr }
+        Worker { end, limits, stderr, script }
     }
 
     fn reap(&mut self) {

@@ -3,6 +3,7 @@
 use super::service::{Service, WorkerLimits};
 use super::stderr::Stderr;
 use howdah_channel::WorkerEnd;
+use howdah_protocol::messages::prototype::WorkerScript;
 
 /// All that the prototype gives to a worker.
 pub struct Worker {
@@ -12,6 +13,8 @@ pub struct Worker {
     pub limits: WorkerLimits,
     /// Where its standard error goes.
     pub stderr: &'static Stderr,
+    /// The script that it runs; `None` is classic mode.
+    pub script: Option<WorkerScript>,
 }
 
 // === impl Worker ===

@@ -28,13 +28,12 @@ pub mod service;
 pub mod stderr;
 
 use forked::Worker;
-use howdah_protocol::messages::prototype::WorkerScript;
 use requests::{Children, Requests};
 
-/// Handles requests in classic mode, or runs this script, until the worker must exit.
-pub fn run(worker: Worker, script: Option<&WorkerScript>) -> ! {
-    callbacks::exit(match script {
-        Some(script) => script::boot_and_serve(script, worker),
+/// Handles requests in classic mode, or runs its script, until the worker must exit.
+pub fn run(mut worker: Worker) -> ! {
+    callbacks::exit(match worker.script.take() {
+        Some(script) => script::boot_and_serve(&script, worker),
         None => {
             serve::serve(Requests::begin(worker.service(), Children::Reap));
             0

@@ -1,4 +1,4 @@
-//! The messages between the supervisor and the process of the metrics listener.
+//! The messages between the supervisor and the process of the metrics listener, which also exports to OpenTelemetry.
 
 use crate::child::identity::Identity;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 /// From the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToExporter {
-    /// Become a user, and answer clients. The first message. Descriptors: the listening socket.
+    /// Become a user, answer clients and export spans. The first message. Descriptors: the listening socket, if there is one;
+    /// the end of the pipe where spans are read, with `telemetry`.
     Boot(ExporterBoot),
     /// The text for a request. Descriptors: the text.
     Text {
@@ -18,6 +19,8 @@ pub enum ToExporter {
         /// The number of the request.
         id: u64,
     },
+    /// Send the spans that are there, then exit.
+    Finish,
 }
 
 /// The boot message.
@@ -27,8 +30,34 @@ pub struct ExporterBoot {
     pub identity: Identity,
     /// User's name, for supplementary groups.
     pub user: Option<String>,
-    /// A configuration that has only `settings/metrics`.
+    /// A configuration that has only `settings/metrics` and `settings/telemetry`.
     pub configuration: String,
+    /// Whether there is a listening socket.
+    pub has_listener: bool,
+    /// The secrets and files of `settings/telemetry`, if the configuration has that.
+    pub telemetry: Option<TelemetryBoot>,
+}
+
+/// Files and secrets for an exporter of spans, besides its settings.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TelemetryBoot {
+    /// The marker of the pipe.
+    pub marker: u64,
+    /// The id of this instance of howdah.
+    pub instance: String,
+    /// Names and values of headers for the collector.
+    pub headers: Vec<(String, String)>,
+    /// The certificates of authorities as PEM; `None`: those of the system.
+    pub authorities: Option<String>,
+}
+
+// === impl TelemetryBoot ===
+
+impl std::fmt::Debug for TelemetryBoot {
+    /// Without the headers, which are secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TelemetryBoot").field("instance", &self.instance).finish_non_exhaustive()
+    }
 }
 
 /// To the supervisor.
@@ -40,5 +69,12 @@ pub enum FromExporter {
         id: u64,
         /// Whether it accepts OpenMetrics.
         is_openmetrics: bool,
+    },
+    /// The outcome of spans since the last report.
+    Exported {
+        /// The collector has taken these.
+        sent: u64,
+        /// These were dropped: the queue was full, or the collector has refused them.
+        dropped: u64,
     },
 }

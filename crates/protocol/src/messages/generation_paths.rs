@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 pub struct GenerationPaths {
     /// At least one.
     pub targets: Vec<TargetPaths>,
+    /// The scripts of an application with several worker scripts, in the order of the configuration.
+    pub worker_scripts: Vec<WorkerScriptPaths>,
     /// The folder that is `/` for the application.
     pub rootfs: Option<PathBuf>,
     /// The links that were resolved.
@@ -28,6 +30,15 @@ pub struct TargetPaths {
     pub index: String,
     /// The script that runs for paths that are not scripts.
     pub front_controller: Option<FixedScript>,
+}
+
+/// One of several worker scripts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerScriptPaths {
+    /// The script.
+    pub script: FixedScript,
+    /// The patterns of the paths that it handles, as configured; `None`: the requests that would run it in classic mode.
+    pub patterns: Option<Vec<String>>,
 }
 
 /// A script that the configuration names.

@@ -16,11 +16,11 @@ use std::path::PathBuf;
 /// From the supervisor to a prototype.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToPrototype {
-    /// Load PHP. Descriptors: the channel's memory, standard error after the boot, the file of profiles, the slow log if
-    /// there is one, then one eventfd for each router thread.
+    /// Load PHP. Descriptors: standard error after the boot, the file of profiles, the slow log if there is one; then the
+    /// memory of each pool's channel; then one eventfd for each router thread.
     Boot(Box<PrototypeBoot>),
     /// Fork this worker.
-    StartWorker(WorkerId),
+    StartWorker(PoolWorker),
     /// Answer [`FromPrototype::Pong`].
     Ping,
 }
@@ -32,8 +32,8 @@ pub struct PrototypeBoot {
     pub build: String,
     /// The application's name, for process titles and errors.
     pub application: String,
-    /// The size of its channel.
-    pub geometry: Geometry,
+    /// Its pools of workers. At least one.
+    pub pools: Vec<PoolBoot>,
     /// Becomes this user.
     pub identity: Identity,
     /// User's name, for supplementary groups.
@@ -52,8 +52,6 @@ pub struct PrototypeBoot {
     pub required_paths: Vec<RequiredPath>,
     /// Scripts that PHP must be able to compile.
     pub written: Vec<PathBuf>,
-    /// In worker mode, the script that each worker runs; `None` is classic mode.
-    pub worker_script: Option<WorkerScript>,
     /// The working directory of scripts.
     pub working_directory: Option<PathBuf>,
     /// The number of requests after which a worker exits for a replacement.
@@ -70,6 +68,25 @@ pub struct PrototypeBoot {
     pub server_software: String,
     /// Environment variables that only the dynamic loader needed: PHP does not see them.
     pub loader_variables: Vec<String>,
+}
+
+/// Workers that run the same script, and share a channel. An application with several worker scripts has a pool for each, and
+/// one for classic mode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolBoot {
+    /// The size of its channel.
+    pub geometry: Geometry,
+    /// In worker mode, the script that each worker runs; `None` is classic mode.
+    pub worker_script: Option<WorkerScript>,
+}
+
+/// A worker of a prototype.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolWorker {
+    /// The index of its pool.
+    pub pool: u16,
+    /// Its name in the pool's channel.
+    pub worker: WorkerId,
 }
 
 /// The script of an application in worker mode.
@@ -132,21 +149,21 @@ pub enum FromPrototype {
     /// A worker was forked.
     WorkerStarted {
         /// Its name.
-        worker: WorkerId,
+        worker: PoolWorker,
         /// Its process id, as the prototype sees it.
         pid: i32,
     },
     /// A worker can't be forked now, because there is no process or no memory for it.
     WorkerNotForked {
         /// Its name.
-        worker: WorkerId,
+        worker: PoolWorker,
     },
     /// The answer to [`ToPrototype::Ping`].
     Pong,
     /// A worker ended and was reaped.
     WorkerExited {
         /// Its name.
-        worker: WorkerId,
+        worker: PoolWorker,
         /// Its process id.
         pid: i32,
         /// How it ended.

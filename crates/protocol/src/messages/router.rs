@@ -10,7 +10,8 @@ use std::path::PathBuf;
 /// From the supervisor to the router.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToRouter {
-    /// Become a user, and start the threads. The first message. Descriptors: the memory that the threads count in.
+    /// Become a user, and start the threads. The first message. Descriptors: the memory that the threads count in,
+    /// then the end of the pipe where spans are written.
     Boot(RouterBoot),
     /// Prepare a generation that a configuration will name. Descriptors: its channel's memory, the text of its
     /// [`GenerationPaths`](crate::messages::generation_paths::GenerationPaths), then one eventfd for each thread.
@@ -127,6 +128,8 @@ pub struct RouterBoot {
     pub added_group: Option<u32>,
     /// The number of event-loop threads.
     pub threads: u16,
+    /// The marker of the pipe of the spans.
+    pub span_marker: u64,
 }
 
 /// A generation that a router submits requests to.
@@ -134,6 +137,10 @@ pub struct RouterBoot {
 pub struct GenerationBoot {
     /// Its number, unique for the life of the supervisor.
     pub id: u64,
+    /// The generation to which it belongs, which comes later, if it is the pool of one of several worker scripts.
+    pub pool_of: Option<u64>,
+    /// The numbers of its pools, in the order of the worker scripts, if it has several. They have come before.
+    pub pools: Vec<u64>,
     /// Its application's name.
     pub application: String,
     /// The size of its channel.

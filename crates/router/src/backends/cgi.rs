@@ -1,6 +1,7 @@
 //! Writes the CGI variables of a request (RFC 3875, and those that nginx and FPM add) for a script.
 
 use crate::backends::script::Script;
+use crate::request::ids::valid_trace_parent;
 use crate::request::protocol::protocol;
 use crate::request::subject::Subject;
 use crate::request::unsafe_fields::is_safe;
@@ -24,6 +25,9 @@ pub trait Variables {
 
 /// Writes the head of a request. The application may have chosen the name of the server's software.
 ///
+/// A web server in front has described itself and the client: a script gets its description, except for the parts
+/// that name files. Its variables that howdah does not know are added.
+///
 /// If several headers map to the same variable, a header with a safe name has priority, or else the first header; a header
 /// with an unsafe name arrives here only if the configuration keeps it. `Proxy` is left out: programs take HTTP_PROXY for
 /// their own setting (CVE-2016-5385).
@@ -38,10 +42,14 @@ pub fn write(
     let Subject { parts, peer, origin, host, path, .. } = subject;
     let root = root.as_os_str().as_encoded_bytes();
     let uri = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let front = peer.front.as_ref();
+    let or_of_front = |code: u16, ours| front.and_then(|front| front.get(name(code))).map_or(ours, |value| &**value);
     head.restart();
     head.known(code::REQUEST_METHOD, parts.method.as_str().as_bytes());
-    head.known(code::REQUEST_URI, uri.as_bytes());
-    head.known(code::QUERY_STRING, subject.raw_query().as_bytes());
+    head.known(code::REQUEST_URI, or_of_front(code::REQUEST_URI, uri.as_bytes()));
+    // A rewrite of a web server may have changed it, or removed it.
+    let query = front.and_then(|front| front.get_or_empty("QUERY_STRING"));
+    head.known(code::QUERY_STRING, query.map_or(subject.raw_query().as_bytes(), |query| &**query));
     head.known(code::SCRIPT_NAME, &script.name);
     head.known(code::SCRIPT_FILENAME, &script.filename);
     if !script.path_info.is_empty() {
@@ -51,10 +59,11 @@ pub fn write(
         head.known(code::PATH_TRANSLATED, &translated);
     }
     head.known(code::DOCUMENT_ROOT, root);
-    head.known(code::DOCUMENT_URI, path.bytes());
-    head.known(code::SERVER_PROTOCOL, protocol(parts.version).as_bytes());
-    head.known(code::SERVER_SOFTWARE, software.as_bytes());
-    head.known(code::SERVER_NAME, if host.is_empty() { peer.server_addr.as_str() } else { host }.as_bytes());
+    head.known(code::DOCUMENT_URI, or_of_front(code::DOCUMENT_URI, path.bytes()));
+    head.known(code::SERVER_PROTOCOL, or_of_front(code::SERVER_PROTOCOL, protocol(parts.version).as_bytes()));
+    head.known(code::SERVER_SOFTWARE, or_of_front(code::SERVER_SOFTWARE, software.as_bytes()));
+    let server_name = if host.is_empty() { peer.server_addr.as_str() } else { host };
+    head.known(code::SERVER_NAME, or_of_front(code::SERVER_NAME, server_name.as_bytes()));
     head.known(code::SERVER_ADDR, peer.server_addr.as_bytes());
     head.known(code::SERVER_PORT, peer.server_port.as_bytes());
     head.known(code::REMOTE_ADDR, origin.address.as_bytes());
@@ -62,6 +71,9 @@ pub fn write(
     head.known(code::REQUEST_SCHEME, origin.scheme.as_str().as_bytes());
     if origin.scheme == Scheme::Https {
         head.known(code::HTTPS, b"on");
+    }
+    if let Some(trace_parent) = valid_trace_parent(&parts.headers) {
+        head.named(b"TRACEPARENT", trace_parent.as_bytes());
     }
     if let Some(user) = &subject.user {
         head.named(b"REMOTE_USER", user.as_bytes());
@@ -76,9 +88,14 @@ pub fn write(
         }
     }
     head.known(code::GATEWAY_INTERFACE, b"CGI/1.1");
-    head.known(code::REDIRECT_STATUS, b"200");
+    head.known(code::REDIRECT_STATUS, or_of_front(code::REDIRECT_STATUS, b"200"));
     if let Some(len) = body_len {
         head.known(code::CONTENT_LENGTH, len.to_string().as_bytes());
+    }
+    if let Some(front) = front {
+        // A password that howdah has verified counts.
+        let is_ours = |name: &[u8]| subject.user.is_some() && matches!(name, b"REMOTE_USER" | b"AUTH_TYPE");
+        front.others().filter(|(name, _)| !is_ours(name)).for_each(|(name, value)| head.named(name, value));
     }
     headers(head, parts);
 }

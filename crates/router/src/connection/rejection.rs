@@ -21,6 +21,14 @@ pub fn log_closed(peer: &Peer, reason: &str) {
     }
 }
 
+/// Logs that a request of HTTP/2 was refused because of the memory of its connection, once a minute for each client.
+pub fn log_refused(peer: &Peer) {
+    if is_due(peer, "memory") {
+        let client = &peer.remote_addr;
+        tracing::warn!(%client, "the open requests of a connection take too much memory: refusing another one; its client may send it again");
+    }
+}
+
 fn is_due(peer: &Peer, reason: &str) -> bool {
     static REJECTIONS: LazyLock<OncePerMinute<(String, String)>> = LazyLock::new(OncePerMinute::new);
     REJECTIONS.is_due((peer.remote_addr.to_string(), reason.to_owned()))

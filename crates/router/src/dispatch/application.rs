@@ -7,6 +7,7 @@ use crate::backends::php::{self, PhpBody, ScriptCall};
 use crate::backends::proxy::ProxyTarget;
 use crate::backends::roadrunner::RoadRunnerGeneration;
 use crate::backends::script::{Resolved, Script, ScriptFiles, find_script};
+use crate::dispatch::front_script;
 use crate::dispatch::view::View;
 use crate::report::OncePerMinute;
 use crate::request::clock::RequestClock;
@@ -50,9 +51,12 @@ pub async fn run(
     LogContext::set_application(Rc::clone(&port.application));
     let paths = &port.generation.paths;
     let target = paths.target(target).ok_or(Failure::NotFound)?;
-    let script = match find(&port.script_files, target, subject).await? {
-        Found::Script(script) => script,
-        Found::Redirect(response) => return Ok(response.map(PhpBody::complete)),
+    let (port, script) = match port.script_of_path(subject.path.bytes()) {
+        Some(found) => found,
+        None => match find(&port.script_files, target, subject).await? {
+            Found::Script(script) => (port.port_of_script(&script), script),
+            Found::Redirect(response) => return Ok(response.map(PhpBody::complete)),
+        },
     };
     let http = &view.configuration().settings.http;
     let call = ScriptCall { script: &script, root: &target.root, retry: application.retry, http, clock };
@@ -108,10 +112,24 @@ enum Found {
 /// # Errors
 /// 403, 404, 503 and 504.
 async fn find(files: &ScriptFiles, target: &TargetPaths, subject: &Subject<'_>) -> Result<Found, Failure> {
-    match find_script(files, target, subject.path.bytes()).await? {
-        Resolved::Script(script) => Ok(Found::Script(script)),
+    // A rewrite of howdah's own names another path than the web server did.
+    let front = subject.peer.front.as_ref().filter(|_| !subject.is_rewritten);
+    let named = front.map_or(Ok(None), |front| front_script::path_of(front, target))?;
+    let path = named.as_deref().unwrap_or(subject.path.bytes());
+    let mut resolved = find_script(files, target, path).await?;
+    if matches!(resolved, Resolved::Folder) && subject.path.bytes().ends_with(b"/") {
+        // The web server names the folder without its slash.
+        resolved = find_script(files, target, &[path, b"/"].concat()).await?;
+    }
+    match resolved {
+        Resolved::Script(mut script) => {
+            if let (Some(front), Some(named)) = (front, &named) {
+                front_script::adopt_names(front, named, &mut script);
+            }
+            Ok(Found::Script(script))
+        }
         Resolved::Nothing => {
-            let missing = missing(target, subject.path.bytes());
+            let missing = missing(target, path);
             if MISSING_SCRIPTS.is_due(missing.clone()) {
                 tracing::warn!(script = %missing.display(), "no such script: answered 404");
             }

@@ -6,8 +6,8 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode, Version};
 use hyper::body::Body;
 
-/// The headers that hyper will add to this response.
-pub fn of<B: Body>(request: &Parts, response: &Response<B>) -> ResponseFraming {
+/// The headers that hyper will add to this response. A web server in front gets its length only.
+pub fn of<B: Body>(request: &Parts, response: &Response<B>, is_behind_web_server: bool) -> ResponseFraming {
     let is_framed = !matches!(
         response.status(),
         StatusCode::SWITCHING_PROTOCOLS | StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
@@ -16,6 +16,9 @@ pub fn of<B: Body>(request: &Parts, response: &Response<B>) -> ResponseFraming {
     let exact = response.body().size_hint().exact();
     // An empty body in the response to HEAD may be one that was never made.
     let length = exact.filter(|length| is_framed && !(is_head && *length == 0));
+    if is_behind_web_server {
+        return ResponseFraming { content_length: length, ..ResponseFraming::default() };
+    }
     let is_chunked = is_framed
         && !is_head
         && length.is_none()
@@ -58,7 +61,7 @@ mod tests {
         let request = Request::builder().method(method).version(version).header(CONNECTION, connection);
         let (request, ()) = request.body(()).unwrap().into_parts();
         let response = Response::builder().status(status).body(Full::new(Bytes::from_static(b"hello"))).unwrap();
-        of(&request, &response)
+        of(&request, &response, false)
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!
 //! 1. `service`: the request is normalised; at the end its response is compressed, completed and logged
 //! 2. `routing`: the steps of the routes lead to a `ChosenAction`; `share` looks for files on the way
-//! 3. `service` carries the action out: `application` finds the script and hands it to [`php`](crate::backends::php); the other
+//! 3. `service` carries the action out: `application` finds the script (`front_script`: that of a web server in front) and hands it to [`php`](crate::backends::php); the other
 //!    actions are in [`proxy`](crate::backends::proxy), [`static_files`](crate::static_files) and
 //!    [`response`](crate::response). `early_hints` are sent before that
 //! 4. `response_headers`: the action's changes to the response's headers; `framing`: those that hyper adds, for the log
@@ -18,6 +18,7 @@ mod application;
 mod dispatcher;
 mod early_hints;
 mod framing;
+mod front_script;
 mod https;
 mod pins;
 mod response_headers;

@@ -8,7 +8,7 @@ use crate::dispatch::https;
 use crate::dispatch::share;
 use crate::dispatch::view::View;
 use crate::request::clock::RequestClock;
-use crate::request::numbers::RequestNumbers;
+use crate::request::log_context::LogContext;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
 use crate::static_files::FileBody;
@@ -80,7 +80,7 @@ pub async fn choose<'v>(
     view: &'v View,
     clock: &RequestClock,
     subject: &mut Subject<'_>,
-    numbers: &RequestNumbers,
+    context: &LogContext,
 ) -> Result<RoutedRequest<'v>, Failure> {
     let Some(listener) = view.listener(subject.peer.listener) else {
         tracing::info!("the listener was removed since the connection came: answered 503");
@@ -118,7 +118,7 @@ pub async fn choose<'v>(
                         log_steps(subject, name.as_deref(), route, step);
                     }
                     let step = step.ok_or(Failure::NotFound)?;
-                    numbers.set_route(&step.path);
+                    context.set_route(&step.path);
                     &step.action
                 }
                 Destination::Upstream(name) => {

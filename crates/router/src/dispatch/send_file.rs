@@ -14,9 +14,10 @@ use crate::response::failure::{Answer, Failure};
 use crate::response::header_case;
 use crate::response::not_modified::NotModified;
 use crate::static_files::{self, FileBody, ShareOutcome, ShareRequest, StaticFiles};
-use howdah_config::{Application, SendFile, SentFile};
+use howdah_config::{Application, MimeTypes, SendFile, SentFile};
 use http::header::{
-    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED,
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
+    LAST_MODIFIED,
 };
 use http::request::Parts;
 use http::response;
@@ -46,17 +47,29 @@ pub async fn apply(
     response: Response<ActionBody>,
 ) -> Answer<ActionBody> {
     let configuration = view.configuration();
-    let folders = configuration.applications.get(application).and_then(Application::send_file);
+    let folders = configuration.applications.get(application).map(Application::send_file);
     let Some(folders) = folders.filter(|folders| !folders.is_empty()) else { return Ok(response) };
     let headers = response.headers();
-    let Some(named) = headers.get(X_ACCEL_REDIRECT).or_else(|| headers.get(X_SENDFILE)) else {
+    if !headers.contains_key(X_ACCEL_REDIRECT) && !headers.contains_key(X_SENDFILE) {
         return Ok(response);
-    };
-    let named = String::from_utf8_lossy(named.as_bytes()).into_owned();
-    let file = match headers.contains_key(X_ACCEL_REDIRECT) {
-        true => by_path(folders, &named),
-        false => folders.by_file(&named),
-    };
+    }
+    // Boxed: this is rare, and all requests have the memory of this future.
+    Box::pin(send(files, &configuration.settings.http.mime_types, folders, subject, response)).await
+}
+
+/// The response with the file that the script named.
+async fn send(
+    files: &StaticFiles,
+    mime_types: &MimeTypes,
+    folders: &SendFile,
+    subject: &Subject<'_>,
+    response: Response<ActionBody>,
+) -> Answer<ActionBody> {
+    let headers = response.headers();
+    let path = headers.get(X_ACCEL_REDIRECT);
+    let named = path.or_else(|| headers.get(X_SENDFILE)).map_or(&b""[..], HeaderValue::as_bytes);
+    let named = String::from_utf8_lossy(named).into_owned();
+    let file = if path.is_some() { by_path(folders, &named) } else { folders.by_file(&named) };
     let Some(SentFile { folder, path }) = file else {
         return not_sent(&named, "no folder of \"send_file\" has it", Failure::NotFound);
     };
@@ -68,7 +81,7 @@ pub async fn apply(
         follow_symlinks: None,
         traverse_mounts: true,
         types: None,
-        mime_types: &configuration.settings.http.mime_types,
+        mime_types,
         // A folder is never redirected to.
         target: &|| Cow::Borrowed("/"),
     };

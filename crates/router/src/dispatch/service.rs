@@ -14,9 +14,9 @@ use crate::request::clock::RequestClock;
 use crate::request::ids::{RequestIds, X_REQUEST_ID};
 use crate::request::incoming::IncomingBody;
 use crate::request::log_context::LogContext;
-use crate::request::numbers::RequestNumbers;
 use crate::request::path::RequestPath;
 use crate::request::subject::{Origin, Subject};
+use crate::request::trace::{Asked, RequestTrace, TracedHead};
 use crate::request::unsafe_fields;
 use crate::response::body::ResponseBody;
 use crate::response::compression;
@@ -27,9 +27,11 @@ use howdah_metrics::labels::Cause;
 use http::header::{CONNECTION, HeaderValue, SERVER};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode, Version};
+use std::borrow::Cow;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::LazyLock;
+use std::time::Instant;
 
 /// The status of a request in the access log whose client left before the answer, as in nginx's. It is never sent.
 const CLIENT_LEFT: u16 = 499;
@@ -71,15 +73,30 @@ async fn respond(
     if http.discard_unsafe_fields {
         unsafe_fields::discard(&mut parts.headers);
     }
-    let ids = RequestIds::assign(&mut parts.headers, http.request_id.as_ref());
+    let telemetry = view.configuration().settings.telemetry.as_ref();
+    let ids = RequestIds::assign(&mut parts.headers, http.request_id.as_ref(), telemetry);
     let mut origin = Origin::of(&peer, view.listener(peer.listener), &parts, clock.since());
     origin.assigned_id = ids.request.clone();
-    let context = LogContext::new(parts.method.clone(), parts.uri.clone(), Rc::clone(&origin.address), ids);
     let refusal = clock.refusal();
     let (host, path, refused) = match refusal.map_or_else(|| target(&parts), |refusal| Err(refusal.into())) {
         Ok((host, path)) => (host, path, None),
         Err(failure) => (String::new(), RequestPath::root(), Some(failure)),
     };
+    let trace = ids.recorded.map(|recorded| {
+        let head = TracedHead {
+            method: parts.method.as_str(),
+            path: parts.uri.path(),
+            scheme: origin.scheme.as_str(),
+            host: &host,
+            port: &peer.server_port,
+            version: parts.version,
+            client: &origin.address,
+            headers: &parts.headers,
+            request_id: ids.request.as_ref().and_then(|id| id.to_str().ok()),
+        };
+        RequestTrace::new(recorded, origin.since, head, peer.handshake.take())
+    });
+    let context = LogContext::new(parts.method.clone(), parts.uri.clone(), Rc::clone(&origin.address), ids, trace);
     let log = dispatcher.log_sink(view.configuration());
     let mut unanswered =
         Unanswered { log, request: Some((&parts, &peer, &origin, &host)), context: Rc::clone(&context) };
@@ -88,7 +105,7 @@ async fn respond(
     let answer = match refused {
         Some(failure) => Err(failure),
         None => Rc::clone(&context)
-            .wrap(pin!(dispatch(&dispatcher, &view, &clock, &mut subject, body, &context.numbers)))
+            .wrap(pin!(dispatch(&dispatcher, &view, &clock, &mut subject, body, &context)))
             .await
             .and_then(|response| context.scope(|| compression::apply(&http.compression, &parts, response))),
     };
@@ -120,8 +137,10 @@ async fn respond(
     if let Some(listener) = view.listener(peer.listener) {
         https::add_hsts(listener, &peer, response.headers_mut());
     }
-    let server = if http.server_version { product::SOFTWARE } else { product::NAME };
-    response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(server));
+    if !clock.is_behind_web_server() {
+        let server = if http.server_version { product::SOFTWARE } else { product::NAME };
+        response.headers_mut().entry(SERVER).or_insert(HeaderValue::from_static(server));
+    }
     if let Some(id) = origin.assigned_id.clone().filter(|_| http.request_id.is_some_and(|settings| settings.response)) {
         response.headers_mut().insert(X_REQUEST_ID, id);
     }
@@ -132,7 +151,8 @@ async fn respond(
         None if log.skips(|| as_sent(&subject), response.status()) => None,
         None => {
             let answered = subject.answered(response.status(), response.headers());
-            context.scope(|| log.entry(&answered.framed(&|| framing::of(&parts, &response)), origin.since))
+            let framing = || framing::of(&parts, &response, clock.is_behind_web_server());
+            context.scope(|| log.entry(&answered.framed(&framing), origin.since))
         }
     });
     response.map(|body| body.ends_request(clock, entry, Some(context)))
@@ -157,19 +177,23 @@ async fn dispatch(
     clock: &RequestClock,
     subject: &mut Subject<'_>,
     body: IncomingBody,
-    numbers: &RequestNumbers,
+    context: &LogContext,
 ) -> Answer<ResponseBody<ActionBody>> {
     if let Some(answer) = https::challenge(subject) {
         return Ok(Response::new(ResponseBody::bytes(answer)));
     }
-    let routed = routing::choose(dispatcher, view, clock, subject, numbers).await?;
-    numbers.set_responder(routed.action.responder());
+    let routed = routing::choose(dispatcher, view, clock, subject, context).await?;
+    context.numbers.set_responder(routed.action.responder());
+    // The application that may have howdah send files.
+    let mut sender = Cow::Borrowed("");
     let action = match routed.action {
         ChosenAction::Application(name, target) => {
             if let Some(processes) = application::http_target(view, &name) {
+                sender = name;
                 ChosenAction::Proxy(processes?)
             } else if let Some(workers) = application::roadrunner_application(view, &name) {
                 let (generation, application) = workers?;
+                sender = name;
                 ChosenAction::Worker(generation, application)
             } else if let Some(server) = application::fastcgi_application(view, &name) {
                 let (generation, application) = server?;
@@ -183,30 +207,34 @@ async fn dispatch(
     let waits = !matches!(action, ChosenAction::File(_) | ChosenAction::Return(..) | ChosenAction::AskForPassword(_));
     let early_hints = if waits { routed.early_hints } else { &[] };
     early_hints::send(early_hints, subject.parts, clock);
+    let http = &view.configuration().settings.http;
+    // Each backend in a box: a request has memory for its own one only, and a file needs none.
     let mut response = match action {
         ChosenAction::Worker(generation, application) => {
-            let http = &view.configuration().settings.http;
             let options = roadrunner::RequestOptions::of(application);
-            let response = roadrunner::run(generation, subject, body, options, http, clock).await?;
-            response.map(|body| ResponseBody::source(ActionBody::Spooled(body)))
+            let run = Box::pin(roadrunner::run(generation, subject, body, options, http, clock));
+            let response = traced(context, Asked::RoadRunner, run).await?.map(ActionBody::Spooled);
+            let response = send_file::apply(&dispatcher.static_files, view, &sender, subject, response).await?;
+            response.map(ResponseBody::source)
         }
         ChosenAction::FastCgi(generation, application, name, target) => {
             let server = (generation, application);
-            let response = application::run_fastcgi(view, subject, body, server, target.as_deref()).await?;
-            let response = response.map(ActionBody::Spooled);
+            let run = Box::pin(application::run_fastcgi(view, subject, body, server, target.as_deref()));
+            let response = traced(context, Asked::FastCgi, run).await?.map(ActionBody::Spooled);
             let response = send_file::apply(&dispatcher.static_files, view, &name, subject, response).await?;
             response.map(ResponseBody::source)
         }
         ChosenAction::Application(name, target) => {
-            let response = application::run(view, subject, body, &name, target.as_deref(), clock).await?;
-            let response = response.map(ActionBody::Php);
+            let run = application::run(view, subject, body, &name, target.as_deref(), clock);
+            let response = Box::pin(run).await?.map(ActionBody::Php);
             let response = send_file::apply(&dispatcher.static_files, view, &name, subject, response).await?;
             response.map(ResponseBody::source)
         }
         ChosenAction::Proxy(target) => {
-            let http = &view.configuration().settings.http;
-            let response = dispatcher.proxy.forward(target, subject, body, http, clock).await?;
-            response.map(|body| ResponseBody::source(ActionBody::Upstream(body)))
+            let run = Box::pin(dispatcher.proxy.forward(target, subject, body, http, clock));
+            let response = traced(context, Asked::Proxy, run).await?.map(ActionBody::Upstream);
+            let response = send_file::apply(&dispatcher.static_files, view, &sender, subject, response).await?;
+            response.map(ResponseBody::source)
         }
         ChosenAction::File(response) => response.map(|body| ResponseBody::source(ActionBody::File(body))),
         ChosenAction::Return(status, location) => {
@@ -223,6 +251,15 @@ async fn dispatch(
     early_hints::add_to(&mut response, early_hints);
     response_headers::change(&mut response, routed.response_headers, subject);
     Ok(response)
+}
+
+/// The answer of a server, whose span it ends.
+async fn traced<T>(context: &LogContext, asked: Asked, answer: impl Future<Output = Answer<T>>) -> Answer<T> {
+    let Some(trace) = &context.trace else { return answer.await };
+    let at = Instant::now();
+    let answer = answer.await;
+    trace.set_asked(asked, at);
+    answer
 }
 
 /// The request with the target that the client sent, before any rewrite.
@@ -260,6 +297,7 @@ impl Drop for Unanswered<'_> {
         let status = if is_bug { StatusCode::INTERNAL_SERVER_ERROR.as_u16() } else { CLIENT_LEFT };
         self.context.numbers.refuse(if is_bug { Cause::Internal } else { Cause::ClientLeft });
         StatusCode::from_u16(status).into_iter().for_each(|status| self.context.count(status, origin.since));
+        self.context.end_trace();
         if let Some(log) = self.log {
             let path = RequestPath::normalise(parts.uri.path()).unwrap_or_else(|_| RequestPath::root());
             let subject = Subject::new(parts, peer, origin, host, path);

@@ -35,6 +35,10 @@ use std::task::{Context, Poll};
 /// the cost of new buffers for each request exceeds the saved memory.)
 const CONNECTIONS_WITH_BUFFERS: u64 = 256;
 
+/// The most memory that the answer to a request takes at its beginning: it is copied several times until it is in its
+/// place. Memory that only some requests need is in a box of its own.
+const MOST_BYTES_OF_REQUEST: usize = 4096;
+
 /// The last run of hyper on a connection.
 struct LastRun {
     result: hyper::Result<()>,
@@ -116,7 +120,9 @@ where
             compact(&mut request);
         }
         last_version.set(request.version());
-        let answer = Box::pin(answer(Rc::clone(peer), Rc::clone(clock), request));
+        let answer = answer(Rc::clone(peer), Rc::clone(clock), request);
+        debug_assert!(size_of_val(&answer) <= MOST_BYTES_OF_REQUEST, "a request has {} bytes", size_of_val(&answer));
+        let answer = Box::pin(answer);
         async move { Ok::<Response<B>, Infallible>(answer.await) }
     });
     let mut connection = http1::Builder::new()

@@ -6,8 +6,11 @@
 //! own ([`stream`](crate::http2::stream)), and its end leaves the others alone.
 
 use crate::connection::clock::ConnectionClock;
+use crate::http2::head_memory::{HeadMemory, HeldHead};
+use crate::http2::send_room::SendRoom;
 use crate::net::load::Load;
 use howdah_config::Http;
+use http::request::Parts;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,6 +34,8 @@ pub struct MultiplexedClock {
     write_blocked_since: Cell<Option<Instant>>,
     /// How many bytes of responses were passed on to h2.
     sent: Cell<u64>,
+    send_room: SendRoom,
+    head_memory: Rc<HeadMemory>,
     /// How the connection ends, and since when that is known.
     ending: Cell<Option<(Ending, Instant)>>,
     waker: RefCell<Option<Waker>>,
@@ -50,6 +55,7 @@ pub enum Ending {
 /// A request that counts as being answered until this is dropped.
 pub struct OpenStream {
     clock: Rc<MultiplexedClock>,
+    _head: HeldHead,
 }
 
 /// How long a client may take to notice the end of a connection, once nothing is left to answer.
@@ -72,6 +78,8 @@ impl MultiplexedClock {
             head_since: Cell::new(Some(Instant::now())),
             write_blocked_since: Cell::new(None),
             sent: Cell::new(0),
+            send_room: SendRoom::default(),
+            head_memory: HeadMemory::new(limits.http2.max_concurrent_streams),
             ending: Cell::new(is_draining.then(|| (Ending::Graceful, Instant::now()))),
             waker: RefCell::default(),
         }
@@ -88,6 +96,7 @@ impl MultiplexedClock {
 
     /// Bytes went out, or could not.
     pub fn wrote(&self, written: bool) {
+        self.send_room.wrote(written);
         if written {
             self.write_blocked_since.set(None);
         } else if self.write_blocked_since.get().is_none() {
@@ -95,26 +104,44 @@ impl MultiplexedClock {
         }
     }
 
+    /// All bytes went out.
+    pub fn flushed(&self) {
+        self.wrote(true);
+        self.send_room.flushed();
+    }
+
     // --- Requests
 
-    /// A request begins.
-    pub fn stream_began(self: &Rc<Self>) -> OpenStream {
+    /// A request begins. `None` if the client's open requests take too much memory with this one.
+    pub fn stream_began(self: &Rc<Self>, head: &Parts) -> Option<OpenStream> {
+        let head = self.head_memory.hold(head)?;
         match self.streams.replace(self.streams.get() + 1) {
             0 => self.load.request_began(),
             _ => self.load.request_joined(),
         }
         self.used.set(true);
-        OpenStream { clock: Rc::clone(self) }
+        Some(OpenStream { clock: Rc::clone(self), _head: head })
     }
 
     /// Bytes of a response were passed on.
     pub fn count_sent(&self, bytes: usize) {
         self.sent.set(self.sent.get() + bytes as u64);
+        self.send_room.take(bytes);
     }
 
     /// How many bytes of responses were passed on.
     pub fn sent(&self) -> u64 {
         self.sent.get()
+    }
+
+    /// Whether bytes of a response may be passed on.
+    pub fn has_send_room(&self) -> bool {
+        self.send_room.is_open()
+    }
+
+    /// Ready when bytes of a response may be passed on.
+    pub fn poll_send_room(&self, context: &Context<'_>) -> Poll<()> {
+        self.send_room.poll(context)
     }
 
     /// How long the client may read nothing.

@@ -1,7 +1,7 @@
 //! A client's connection, from the preface to its end: h2 on a watched socket, and a task for each request.
 
 use crate::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
-use crate::connection::rejection::log_closed;
+use crate::connection::rejection::{log_closed, log_refused};
 use crate::http2::clock::{Ending, MultiplexedClock};
 use crate::http2::request_body::RequestBody;
 use crate::http2::request_head;
@@ -126,13 +126,17 @@ fn begin<B, F>(
     connection: &Rc<MultiplexedClock>,
     peer: &Rc<Peer>,
     request: Request<RecvStream>,
-    respond: SendResponse<Bytes>,
+    mut respond: SendResponse<Bytes>,
     answer: &impl Fn(Rc<Peer>, Rc<StreamClock>, Request<RequestBody>) -> F,
 ) where
     B: Body<Data = Bytes, Error = io::Error> + 'static,
     F: Future<Output = Response<B>> + 'static,
 {
     let (mut head, body) = request.into_parts();
+    let Some(open) = connection.stream_began(&head) else {
+        log_refused(peer);
+        return respond.send_reset(Reason::REFUSED_STREAM);
+    };
     let refusal = request_head::normalise(&mut head).err();
     let expects_continue =
         head.headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
@@ -146,5 +150,5 @@ fn begin<B, F>(
     };
     let method = head.method.clone();
     let answer = answer(Rc::clone(peer), Rc::clone(&clock), Request::from_parts(head, body));
-    spawn_local(stream::run(connection.stream_began(), clock, method, answer));
+    spawn_local(stream::run(open, clock, method, answer));
 }

@@ -15,6 +15,8 @@ pub struct Frames {
     account: Account,
     /// Whether the frames of a head have begun, and none has ended it.
     in_head: bool,
+    /// The work of the frames that came in this turn.
+    work: usize,
 }
 
 enum State {
@@ -55,6 +57,10 @@ const MAX_POINTS: i64 = 8000;
 const POINTS_PER_SECOND: i64 = 500;
 /// For one point, this many bytes of a response: clients confirm them with WINDOW_UPDATE.
 const BYTES_PER_POINT: u64 = 512;
+/// The most work of one turn: each byte of a head may stand for a header of thousands of bytes.
+const WORK_OF_TURN: usize = 8 * 1024;
+/// The work of a frame, in bytes of a head.
+const WORK_OF_FRAME: usize = 32;
 /// A frame of DATA with fewer bytes counts: more may come in a single large one.
 const SMALL_DATA_BYTES: usize = 64;
 
@@ -67,6 +73,7 @@ impl Frames {
             state: State::Preface(PREFACE.len()),
             account: Account { points: MAX_POINTS, since: Instant::now(), sent: 0 },
             in_head: false,
+            work: 0,
         }
     }
 
@@ -94,6 +101,9 @@ impl Frames {
                 }
                 State::Payload(missing, is_head) => {
                     let (_, rest) = bytes.split_at((*missing).min(bytes.len()));
+                    if *is_head {
+                        self.work += bytes.len() - rest.len();
+                    }
                     *missing -= bytes.len() - rest.len();
                     bytes = rest;
                     if *missing == 0 {
@@ -104,6 +114,15 @@ impl Frames {
             }
         }
         self.account.points > 0 || self.account.credit_time()
+    }
+
+    /// Whether the frames that came are enough work for one turn of the event loop. If so, another turn begins.
+    pub fn take_turn_end(&mut self) -> bool {
+        let has_ended = self.work >= WORK_OF_TURN;
+        if has_ended {
+            self.work = 0;
+        }
+        has_ended
     }
 
     /// Bytes were sent.
@@ -142,6 +161,7 @@ impl Frames {
             // Unknown ones are ignored, such as PRIORITY_UPDATE.
             _ => -2,
         });
+        self.work += WORK_OF_FRAME;
         let is_head = matches!(kind, HEADERS | CONTINUATION);
         if is_head {
             self.in_head = !is_set(END_HEADERS);
@@ -215,6 +235,15 @@ mod tests {
         for bytes in [headers, frame(DATA, 0, &[0; 16384]), frame(DATA, END_STREAM, &[]), acks] {
             assert_eq!(most(&bytes), usize::MAX, "{:?}", &bytes[..9]);
         }
+    }
+
+    #[test]
+    fn a_turn_ends_after_some_heads_and_not_after_a_body() {
+        let mut frames = connected();
+        assert!(frames.read(&frame(DATA, 0, &[0; 16384]).repeat(10)) && !frames.take_turn_end());
+        assert!(frames.read(&frame(HEADERS, END_HEADERS, &[0xbf; 4000]).repeat(2)) && frames.take_turn_end());
+        assert!(!frames.take_turn_end(), "another turn");
+        assert!(frames.read(&frame(HEADERS, END_HEADERS, b"\x82\x84\x87").repeat(300)) && frames.take_turn_end());
     }
 
     #[test]

@@ -1,29 +1,13 @@
 //! The head of a response, as HTTP/2 has it: without the headers that are for a connection of HTTP/1.
 
+use crate::connection::framing::{drop_framing, set_length};
 use bytes::Bytes;
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, DATE, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, TE, TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{DATE, HeaderValue, SEC_WEBSOCKET_ACCEPT};
 use http::{Method, Response, StatusCode, response};
 use http_body_util::Empty;
 use hyper::body::Body;
 use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// RFC 9113, 8.2.2: a client refuses a response that has one.
-const OF_CONNECTIONS: [HeaderName; 6] = [
-    CONNECTION,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    TE,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-];
-
-/// Whether a response to this method has a body.
-pub fn has_body(method: &Method, status: StatusCode) -> bool {
-    *method != Method::HEAD && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
-}
 
 /// The head to send with this body.
 pub fn of<B: Body>(head: response::Parts, body: &B, method: &Method) -> Response<()> {
@@ -31,19 +15,9 @@ pub fn of<B: Body>(head: response::Parts, body: &B, method: &Method) -> Response
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
     let headers = response.headers_mut();
-    for name in &OF_CONNECTIONS {
-        headers.remove(name);
-    }
+    drop_framing(headers);
     headers.entry(DATE).or_insert_with(date);
-    if head.status == StatusCode::NO_CONTENT {
-        headers.remove(CONTENT_LENGTH);
-    } else if head.status != StatusCode::NOT_MODIFIED
-        && let Some(length) = body.size_hint().exact()
-        // An empty body in the response to HEAD may be one that was never made.
-        && !(*method == Method::HEAD && length == 0)
-    {
-        headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
-    }
+    set_length(headers, head.status, body, method);
     response
 }
 
@@ -102,7 +76,5 @@ mod tests {
         assert_eq!(head(&Method::GET, 200, &[("Content-Length", "7")]), ["content-length: 7"]);
         assert_eq!(head(&Method::GET, 204, &[("Content-Length", "7")]), [""; 0]);
         assert_eq!(head(&Method::GET, 304, &[]), [""; 0]);
-        assert!(!has_body(&Method::HEAD, StatusCode::OK) && !has_body(&Method::GET, StatusCode::NO_CONTENT));
-        assert!(has_body(&Method::POST, StatusCode::OK));
     }
 }

@@ -4,6 +4,7 @@
 //! A client that opens no window for `send_timeout` loses the stream (CANCEL). A slow connection that many responses share
 //! moves each of them only now and then: while others move, a stream may wait [`PATIENCE`] times as long.
 
+use crate::connection::framing::has_body;
 use crate::http2::clock::{MultiplexedClock, OpenStream};
 use crate::http2::response_head;
 use crate::http2::stream_clock::StreamClock;
@@ -76,7 +77,7 @@ where
         tracing::error!(status = head.status.as_u16(), "a response with this status is no final one: answered 500");
         head.status = StatusCode::INTERNAL_SERVER_ERROR;
     }
-    let has_body = response_head::has_body(method, head.status) && !body.is_end_stream();
+    let has_body = has_body(method, head.status) && !body.is_end_stream();
     let head = response_head::of(head, &body, method);
     let length = head.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let mut stream = match respond.send_response(head, !has_body) {
@@ -154,15 +155,21 @@ async fn capacity(
     stream: &mut SendStream<Bytes>,
     wanted: usize,
 ) -> Result<usize, Broken> {
-    stream.reserve_capacity(wanted.min(PORTION_BYTES));
-    if stream.capacity() > 0 {
-        return Ok(stream.capacity());
+    if connection.has_send_room() {
+        stream.reserve_capacity(wanted.min(PORTION_BYTES));
+        if stream.capacity() > 0 {
+            return Ok(stream.capacity());
+        }
     }
     for _ in 0..PATIENCE {
         let sent = connection.sent();
-        let granted = poll_fn(|context| stream.poll_capacity(context));
         let more = async {
-            let mut granted = pin!(granted);
+            poll_fn(|context| poll_room(connection, stream, context)).await?;
+            stream.reserve_capacity(wanted.min(PORTION_BYTES));
+            if stream.capacity() > 0 {
+                return Ok(stream.capacity());
+            }
+            let mut granted = pin!(poll_fn(|context| stream.poll_capacity(context)));
             loop {
                 match granted.as_mut().await {
                     Some(Ok(0)) => {}
@@ -179,6 +186,18 @@ async fn capacity(
     }
     tracing::debug!("a client takes nothing of a response: its stream is reset");
     Err(Broken::Reset(Reason::CANCEL))
+}
+
+/// Ready when the connection has room for bytes, or the client has left.
+fn poll_room(
+    connection: &MultiplexedClock,
+    stream: &mut SendStream<Bytes>,
+    context: &mut Context<'_>,
+) -> Poll<Result<(), Broken>> {
+    match connection.poll_send_room(context) {
+        Poll::Ready(()) => Poll::Ready(Ok(())),
+        Poll::Pending => poll_left(stream, context).map(|()| Err(Broken::ClientLeft)),
+    }
 }
 
 fn poll_left(stream: &mut SendStream<Bytes>, context: &mut Context<'_>) -> Poll<()> {

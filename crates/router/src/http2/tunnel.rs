@@ -24,6 +24,7 @@ struct StreamBytes<'c> {
     sending: SendStream<Bytes>,
     /// When bytes went either way.
     moved_at: &'c Cell<Instant>,
+    connection: &'c MultiplexedClock,
 }
 
 /// How often the tunnel's time is checked.
@@ -34,7 +35,7 @@ const PORTION_BYTES: usize = 16 * 1024;
 /// Copies until the tunnel ends.
 pub async fn run(connection: &MultiplexedClock, received: RecvStream, sending: SendStream<Bytes>, upstream: Upgraded) {
     let moved_at = Cell::new(Instant::now());
-    let mut client = StreamBytes { received, unread: Bytes::new(), sending, moved_at: &moved_at };
+    let mut client = StreamBytes { received, unread: Bytes::new(), sending, moved_at: &moved_at, connection };
     let mut upstream = TokioIo::new(upstream);
     tokio::select! {
         result = copy_bidirectional(&mut client, &mut upstream) => {
@@ -84,6 +85,7 @@ impl AsyncWrite for StreamBytes<'_> {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
+        ready!(self.connection.poll_send_room(context));
         self.sending.reserve_capacity(bytes.len().min(PORTION_BYTES));
         let mut capacity = self.sending.capacity();
         while capacity == 0 {
@@ -94,6 +96,7 @@ impl AsyncWrite for StreamBytes<'_> {
         }
         let length = capacity.min(bytes.len());
         let sent = self.sending.send_data(Bytes::copy_from_slice(&bytes[..length]), false);
+        self.connection.count_sent(length);
         self.moved_at.set(Instant::now());
         Poll::Ready(sent.map(|()| length).map_err(io::Error::other))
     }

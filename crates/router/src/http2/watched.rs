@@ -4,11 +4,13 @@ use crate::http2::clock::{Ending, MultiplexedClock};
 use crate::http2::frames::Frames;
 use crate::net::socket::Socket;
 use bytes::{Buf, Bytes};
+use std::future::Future;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::yield_now;
 
 /// A socket that notifies its connection's clock.
 pub struct Watched {
@@ -47,6 +49,9 @@ impl AsyncRead for Watched {
         if this.is_flooded {
             return Poll::Pending;
         }
+        if this.frames.take_turn_end() {
+            return yield_turn(context);
+        }
         let before = buffer.filled().len();
         if this.read_before.is_empty() {
             ready!(Pin::new(&mut this.socket).poll_read(context, buffer))?;
@@ -62,6 +67,12 @@ impl AsyncRead for Watched {
         }
         Poll::Ready(Ok(()))
     }
+}
+
+/// The heads of a client may cost much more than their bytes do: other connections have their turn in between.
+fn yield_turn(context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    // It wakes the task when the event loop has looked at all sockets.
+    pin!(yield_now()).poll(context).map(Ok)
 }
 
 impl AsyncWrite for Watched {
@@ -87,7 +98,10 @@ impl AsyncWrite for Watched {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.socket).poll_flush(context);
-        self.clock.wrote(result.is_ready());
+        match result.is_ready() {
+            true => self.clock.flushed(),
+            false => self.clock.wrote(false),
+        }
         result
     }
 

@@ -38,6 +38,11 @@ impl ConnectionLimit {
         Arc::new(ConnectionLimit { max, open: AtomicU64::new(0), is_reached: AtomicBool::new(false) })
     }
 
+    /// How many connections may be open.
+    pub fn max(&self) -> u64 {
+        self.max
+    }
+
     /// A permit for one more connection; `None` at the limit.
     pub fn acquire(self: &Arc<ConnectionLimit>) -> Option<ConnectionPermit> {
         let open = self.open.fetch_add(1, Ordering::Relaxed);

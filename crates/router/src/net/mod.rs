@@ -3,7 +3,8 @@
 //! - `accept`: accepts from listening sockets; `connection_limit`: while there are descriptors for more; `shortage`:
 //!   how long
 //!   there have been none
-//! - `transport`, `socket`: a connection's bytes, plain or in TLS; `peer`: the names of both ends
+//! - `transport`, `socket`: a connection's bytes, plain or in TLS; `peer`: the names of both ends; `front`: their
+//!   description by a web server in front
 //! - `tls`: certificates, policies, handshakes
 //! - `linger`: closes a connection whose client still sends
 //! - `load`: how much each thread has to do; `watch`: descriptors in the event loop
@@ -11,6 +12,7 @@
 pub mod accept;
 pub mod connection_limit;
 pub mod either_stream;
+pub mod front;
 pub mod linger;
 pub mod load;
 pub mod peer;

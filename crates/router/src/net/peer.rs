@@ -1,10 +1,13 @@
 //! The names of both ends of a connection, as CGI variables have them.
 
+use super::front::Front;
 use super::tls::Negotiated;
 use super::transport::Accepted;
 use howdah_config::Scheme;
+use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// Both ends of a connection.
 pub struct Peer {
@@ -20,6 +23,10 @@ pub struct Peer {
     pub listener: u64,
     /// The agreed version and cipher of TLS; `None` without TLS.
     pub tls: Option<Negotiated>,
+    /// The rest of the description by a web server in front; `None` if the client itself is connected.
+    pub front: Option<Front>,
+    /// When the handshake began and ended. The first request that is recorded takes it.
+    pub handshake: Cell<Option<(Instant, Instant)>>,
 }
 
 // === impl Peer ===
@@ -40,6 +47,8 @@ impl Peer {
                     server_port: local.port().to_string(),
                     listener,
                     tls: None,
+                    front: None,
+                    handshake: Cell::new(None),
                 }
             }
             Accepted::Unix(_, path) => Peer {
@@ -49,12 +58,18 @@ impl Peer {
                 server_port: String::new(),
                 listener,
                 tls: None,
+                front: None,
+                handshake: Cell::new(None),
             },
         })
     }
 
     /// The scheme of the client's URL.
     pub fn scheme(&self) -> Scheme {
-        if self.tls.is_some() { Scheme::Https } else { Scheme::Http }
+        if self.tls.is_some() || self.front.as_ref().is_some_and(|front| front.is_https) {
+            Scheme::Https
+        } else {
+            Scheme::Http
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The bytes of a connection, as the network carries them.
 
 use super::either_stream::{either_stream, with_either};
+use howdah_config::Peer;
 use rustix::net::{RecvFlags, recv};
 use std::io;
 use std::net::SocketAddr;
@@ -24,6 +25,18 @@ pub enum Transport {
     Tcp(TcpStream),
     /// Over a unix socket.
     Unix(UnixStream),
+}
+
+// === impl Accepted ===
+
+impl Accepted {
+    /// The other end, as the configuration sees it.
+    pub fn remote(&self) -> Peer {
+        match self {
+            Accepted::Tcp(_, remote) => Peer::Ip(*remote),
+            Accepted::Unix(..) => Peer::Unix,
+        }
+    }
 }
 
 // === impl Transport ===

@@ -19,6 +19,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Poll, ready};
+use std::time::Instant;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
@@ -42,21 +43,25 @@ pub async fn greet(
 ) -> Client {
     match tls {
         // In a box: a connection keeps the memory of its largest part for as long as it lives.
-        Some(config) => match Box::pin(shake_hands(clock, transport, config, peer)).await {
-            Ok(stream) => {
-                let connection = stream.get_ref().1;
-                let is_http2 = connection.alpn_protocol() == Some(HTTP_2);
-                let negotiated = Negotiated::of(connection);
-                count(if negotiated.protocol == "TLSv1.2" { Scalar::Tls12 } else { Scalar::Tls13 });
-                if connection.handshake_kind() == Some(HandshakeKind::Resumed) {
-                    count(Scalar::TlsResumed);
+        Some(config) => {
+            let began = Instant::now();
+            match Box::pin(shake_hands(clock, transport, config, peer)).await {
+                Ok(stream) => {
+                    peer.handshake.set(Some((began, Instant::now())));
+                    let connection = stream.get_ref().1;
+                    let is_http2 = connection.alpn_protocol() == Some(HTTP_2);
+                    let negotiated = Negotiated::of(connection);
+                    count(if negotiated.protocol == "TLSv1.2" { Scalar::Tls12 } else { Scalar::Tls13 });
+                    if connection.handshake_kind() == Some(HandshakeKind::Resumed) {
+                        count(Scalar::TlsResumed);
+                    }
+                    peer.tls = Some(negotiated);
+                    let socket = Socket::Tls(Box::new(stream));
+                    if is_http2 { Client::Http2(socket, Bytes::new()) } else { Client::Http1(socket, Bytes::new()) }
                 }
-                peer.tls = Some(negotiated);
-                let socket = Socket::Tls(Box::new(stream));
-                if is_http2 { Client::Http2(socket, Bytes::new()) } else { Client::Http1(socket, Bytes::new()) }
+                Err(status) => Client::Ended(status),
             }
-            Err(status) => Client::Ended(status),
-        },
+        }
         None if may_know_http2 => look_for_preface(clock, Socket::Plain(transport)).await,
         None => Client::Http1(Socket::Plain(transport), Bytes::new()),
     }

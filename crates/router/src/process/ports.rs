@@ -39,13 +39,15 @@ impl Ports {
 
     /// The port to a generation: the existing one, or a new one.
     pub fn port(&self, generation: &Arc<SharedGeneration>) -> Rc<GenerationPort> {
+        // Not within the borrow.
+        let pools = generation.pools.iter().map(|pool| self.port(&pool.generation)).collect();
         let mut ports = self.known.borrow_mut();
         let known =
             ports.iter().filter_map(|known| known.port.upgrade()).find(|port| port.generation.id == generation.id);
         if let Some(port) = known {
             return port;
         }
-        let port = Rc::new(GenerationPort::new(Arc::clone(generation), self.thread));
+        let port = Rc::new(GenerationPort::new(Arc::clone(generation), pools, self.thread));
         let bell = generation.take_bell(usize::from(self.thread)).and_then(|bell| match watch(bell) {
             Ok(bell) => Some(spawn_essential(answer_bell(bell)).abort_handle()),
             Err(error) => {

@@ -17,7 +17,7 @@ use crate::net::load::Load;
 use crate::net::tls::{CertificatePems, TlsConfigs, challenges};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::thread::{self, Setup};
-use crate::report::{AbortOnPanic, SupervisorLink, inject, write_last_lines};
+use crate::report::{AbortOnPanic, SupervisorLink, inject, set_span_writer, write_last_lines};
 use crate::request::application_log::ApplicationLog;
 use crate::response::error_pages::LoadedErrorPages;
 use howdah_channel::{Counters, RouterEnd};
@@ -32,6 +32,7 @@ use howdah_protocol::messages::router::{
 };
 use howdah_protocol::messages::warm_up::WarmUpRequest;
 use howdah_protocol::sockets::control_socket::ControlSocket;
+use howdah_telemetry::pipe::SpanWriter;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::BTreeMap;
@@ -87,7 +88,9 @@ pub fn run() -> io::Result<()> {
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     boot.identity.assume(boot.user.as_deref(), boot.added_group)?;
     die_with_supervisor(&control)?;
-    let memory = next(&mut descriptors.into_iter())?;
+    let mut descriptors = descriptors.into_iter();
+    let memory = next(&mut descriptors)?;
+    set_span_writer(SpanWriter::new(next(&mut descriptors)?, boot.span_marker)?);
     let counters = Arc::new(Counters::map(memory, howdah_metrics::layout::words(boot.threads))?);
     let mut process = RouterProcess::start(&control, &boot, most, &counters)?;
     while let Some((message, descriptors)) = control.wait_for_long()? {
@@ -250,8 +253,14 @@ impl RouterProcess {
         let id = boot.id;
         let log = if boot.has_log { descriptors.next_back() } else { None };
         let log = log.map(|file| ApplicationLog::new(File::from(file)));
-        let generation = SharedGeneration::new(boot, channel, descriptors.collect(), &self.supervisor);
-        let generation = Arc::new(generation.with(paths, log));
+        let pools = boot.pools.iter().map(|id| self.arriving.remove(id));
+        let pools: Option<Vec<_>> = pools.collect();
+        let pools = pools.ok_or_else(|| io::Error::other(format!("a pool of generation {id} is not known")))?;
+        let whole = boot.pool_of.unwrap_or(id);
+        let arrived = self.arriving.values().find(|arrived| arrived.is_of(whole));
+        let sibling = pools.first().or(arrived).map(Arc::as_ref);
+        let generation = SharedGeneration::new(boot, channel, descriptors.collect(), &self.supervisor, sibling);
+        let generation = Arc::new(generation.with(paths, log).with_pools(pools)?);
         self.generations.push(Arc::downgrade(&generation));
         self.arriving.insert(id, generation);
         Ok(())

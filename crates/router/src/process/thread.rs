@@ -9,7 +9,11 @@ use crate::backends::fastcgi::FastCgiGeneration;
 use crate::backends::php::{SWEEP, Warming};
 use crate::backends::proxy::HealthChecks;
 use crate::connection::clock::ConnectionClock;
+use crate::connection::rejection::log_closed;
 use crate::dispatch::{self, Dispatcher, View};
+use crate::fastcgi_listener;
+use crate::fastcgi_listener::clock::FastCgiClock;
+use crate::fastcgi_listener::request_body::RequestBody as FastCgiBody;
 use crate::http1;
 use crate::http1::clock::Clock;
 use crate::http2;
@@ -204,6 +208,17 @@ async fn sweep(thread: Rc<Thread>) {
 async fn serve_connection(thread: &Rc<Thread>, accepted: Accepted, entrance: Entrance) {
     let Entrance { listener, tls, permit: _permit } = entrance;
     let Ok(mut peer) = Peer::of(&accepted, listener) else { return };
+    let view = thread.dispatcher.views.of_listener(listener);
+    if let Some(fastcgi) = view.listener(listener).and_then(|listener| listener.fastcgi.as_ref()) {
+        let is_allowed = fastcgi.allows(accepted.remote());
+        drop(view);
+        if !is_allowed {
+            return log_closed(&peer, "it is not one of \"allowed_clients\" of the FastCGI listener");
+        }
+        let Ok(transport) = Transport::new(accepted) else { return };
+        return Box::pin(serve_fastcgi(thread, transport, peer)).await;
+    }
+    drop(view);
     let Ok(transport) = Transport::new(accepted) else { return };
     let clock = Rc::new(Clock::new(Arc::clone(thread.load()), listener, thread.is_draining(listener)));
     let registered = thread.connections.register(Rc::clone(&clock) as Rc<dyn ConnectionClock>);
@@ -258,6 +273,19 @@ async fn serve_http2(thread: &Rc<Thread>, registered: &Registered<'_>, socket: S
         dispatch::answer(Rc::clone(&dispatcher), peer, RequestClock::Http2(clock), request)
     };
     http2::connection::serve(clock, socket, read_before, Rc::new(peer), max_concurrent_streams, answer).await;
+}
+
+async fn serve_fastcgi(thread: &Rc<Thread>, transport: Transport, peer: Peer) {
+    let listener = peer.listener;
+    let clock = Rc::new(FastCgiClock::new(Arc::clone(thread.load()), listener, thread.is_draining(listener)));
+    let _registered = thread.connections.register(Rc::clone(&clock) as Rc<dyn ConnectionClock>);
+    let dispatcher = Rc::clone(&thread.dispatcher);
+    let answer = move |peer, clock, request: Request<FastCgiBody>| {
+        inject("connection", request.uri().path());
+        let request = request.map(IncomingBody::of_fastcgi);
+        dispatch::answer(Rc::clone(&dispatcher), peer, RequestClock::FastCgi(clock), request)
+    };
+    fastcgi_listener::connection::serve(clock, transport, peer, thread.limit.max(), answer).await;
 }
 
 // === impl Thread ===

@@ -1,6 +1,7 @@
-//! A request's view of its connection, in all versions of HTTP.
+//! A request's view of its connection, in all versions of HTTP, and in FastCGI.
 
 use crate::connection::refusal::HeadRefusal;
+use crate::fastcgi_listener::clock::FastCgiClock;
 use crate::http1::clock::Clock;
 use crate::http2::stream_clock::StreamClock;
 use http::{HeaderMap, StatusCode};
@@ -16,6 +17,8 @@ pub enum RequestClock {
     Http1(Rc<Clock>),
     /// One of several.
     Http2(Rc<StreamClock>),
+    /// The only current request of a web server's connection.
+    FastCgi(Rc<FastCgiClock>),
 }
 
 // === impl RequestClock ===
@@ -26,6 +29,7 @@ impl RequestClock {
         match self {
             RequestClock::Http1(clock) => clock.request_since(),
             RequestClock::Http2(clock) => clock.since(),
+            RequestClock::FastCgi(clock) => clock.request_since(),
         }
     }
 
@@ -34,6 +38,7 @@ impl RequestClock {
         match self {
             RequestClock::Http1(clock) => clock.refusal(),
             RequestClock::Http2(clock) => clock.refusal(),
+            RequestClock::FastCgi(clock) => clock.refusal(),
         }
     }
 
@@ -42,6 +47,8 @@ impl RequestClock {
         match self {
             RequestClock::Http1(clock) => clock.inform(status, headers),
             RequestClock::Http2(clock) => clock.inform(status, headers),
+            // CGI has no place for them.
+            RequestClock::FastCgi(_) => {}
         }
     }
 
@@ -50,6 +57,7 @@ impl RequestClock {
         match self {
             RequestClock::Http1(clock) => clock.hold(value),
             RequestClock::Http2(clock) => clock.hold(value),
+            RequestClock::FastCgi(clock) => clock.hold(value),
         }
     }
 
@@ -58,7 +66,14 @@ impl RequestClock {
         match self {
             RequestClock::Http1(clock) => clock.keep_tunnel(upstream),
             RequestClock::Http2(clock) => clock.keep_tunnel(upstream),
+            // A web server passes no `Upgrade` on, so that no request asks for one.
+            RequestClock::FastCgi(_) => drop(upstream),
         }
+    }
+
+    /// Whether a web server in front writes the headers of howdah's own name and of the date.
+    pub fn is_behind_web_server(&self) -> bool {
+        matches!(self, RequestClock::FastCgi(_))
     }
 
     /// The response has been handed out.
@@ -66,6 +81,7 @@ impl RequestClock {
         match self {
             RequestClock::Http1(clock) => clock.request_ended(),
             RequestClock::Http2(clock) => clock.request_ended(),
+            RequestClock::FastCgi(clock) => clock.request_ended(),
         }
     }
 }

@@ -1,9 +1,14 @@
 //! The ids of a request: its own, in `X-Request-Id`, and that of its trace, in `traceparent` (W3C Trace Context).
 //!
+//! With `settings/telemetry`, each request belongs to a trace: to that of the client, or to a new one. Its header then names
+//! the span of howdah that is the parent of what the application does, and PHP, upstreams and workers get it.
+//!
 //! A client can send anything. An id that is kept has few characters, all of which are harmless in a log, in a header and
 //! in a shell; another one is replaced.
 
-use howdah_config::RequestIdSettings;
+use crate::request::trace::{TRACE_STATE, TraceIds};
+use howdah_config::{RequestIdSettings, Telemetry};
+use howdah_telemetry::context::TraceParent;
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 
@@ -14,11 +19,13 @@ pub struct RequestIds {
     pub request: Option<HeaderValue>,
     /// `traceparent`.
     pub trace_parent: Option<HeaderValue>,
+    /// The ids of its spans, if it is recorded.
+    pub recorded: Option<TraceIds>,
 }
 
 /// The header of a request's id.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const TRACE_PARENT: &str = "traceparent";
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The longest id that is kept, in bytes.
 const MAX_BYTES: usize = 128;
 
@@ -26,31 +33,55 @@ const MAX_BYTES: usize = 128;
 
 impl RequestIds {
     /// The ids of the request with these headers. It gets one, if the settings require that.
-    pub fn assign(headers: &mut HeaderMap, settings: Option<&RequestIdSettings>) -> RequestIds {
+    pub fn assign(
+        headers: &mut HeaderMap,
+        settings: Option<&RequestIdSettings>,
+        telemetry: Option<&Telemetry>,
+    ) -> RequestIds {
         let request = settings.map(|settings| {
-            let id = match the_only(headers, X_REQUEST_ID.as_str()).filter(|id| settings.accept && is_well_formed(id)) {
+            let id = match the_only(headers, &X_REQUEST_ID).filter(|id| settings.accept && is_well_formed(id)) {
                 Some(id) => id.clone(),
                 None => random(),
             };
             headers.insert(X_REQUEST_ID, id.clone());
             id
         });
-        RequestIds { request, trace_parent: the_only(headers, TRACE_PARENT).cloned() }
+        let recorded = telemetry.and_then(|telemetry| {
+            let ids = TraceIds::assign(trace_parent_of(headers), telemetry);
+            if ids.caller.is_none() {
+                // It belongs to the caller's trace, which is not known.
+                headers.remove(TRACE_STATE);
+            }
+            let value = HeaderValue::from_str(&ids.for_backends().to_string());
+            headers.insert(TRACE_PARENT, value.expect("digits are a header's value"));
+            ids.is_recorded.then_some(ids)
+        });
+        RequestIds { request, trace_parent: the_only(headers, &TRACE_PARENT).cloned(), recorded }
     }
 
     /// The id of the trace.
     pub fn trace(&self) -> Option<&str> {
-        trace_id(self.trace_parent.as_ref()?)
+        trace_id(self.trace_parent.as_ref()?.to_str().ok()?)
     }
 }
 
 /// The id of the trace that these headers name.
 pub fn trace_of(headers: &HeaderMap) -> Option<&str> {
-    trace_id(the_only(headers, TRACE_PARENT)?)
+    trace_id(the_only(headers, &TRACE_PARENT)?.to_str().ok()?)
+}
+
+/// The value of `traceparent`, if it is valid.
+pub fn valid_trace_parent(headers: &HeaderMap) -> Option<&HeaderValue> {
+    the_only(headers, &TRACE_PARENT).filter(|value| value.to_str().is_ok_and(|text| TraceParent::parse(text).is_some()))
+}
+
+/// The caller's trace; `None` if it names none.
+fn trace_parent_of(headers: &HeaderMap) -> Option<TraceParent> {
+    TraceParent::parse(the_only(headers, &TRACE_PARENT)?.to_str().ok()?)
 }
 
 /// A header that is not repeated.
-fn the_only<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h HeaderValue> {
+fn the_only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h HeaderValue> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;
     values.next().is_none().then_some(first)
@@ -68,17 +99,10 @@ fn random() -> HeaderValue {
     HeaderValue::from_str(&digits).expect("hexadecimal digits are a header's value")
 }
 
-/// `00-TRACE-PARENT-FLAGS`: a later version may have more after that.
-fn trace_id(trace_parent: &HeaderValue) -> Option<&str> {
-    let text = trace_parent.to_str().ok()?;
-    let mut parts = text.split('-');
-    let is_hex =
-        |part: &str, length| part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let (version, trace, parent, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let is_whole = version != "00" || parts.next().is_none();
-    let is_valid = is_hex(version, 2) && version != "ff" && is_hex(trace, 32) && is_hex(parent, 16) && is_hex(flags, 2);
-    let is_zero = |part: &str| part.bytes().all(|byte| byte == b'0');
-    (is_valid && is_whole && !is_zero(trace) && !is_zero(parent)).then_some(trace)
+/// The second part of a valid `traceparent`.
+fn trace_id(trace_parent: &str) -> Option<&str> {
+    TraceParent::parse(trace_parent)?;
+    trace_parent.split('-').nth(1)
 }
 
 #[cfg(test)]
@@ -91,7 +115,7 @@ mod tests {
             headers.append(X_REQUEST_ID, HeaderValue::from_bytes(id.as_bytes()).expect("a value"));
         }
         let settings = RequestIdSettings { accept, response: false };
-        let id = RequestIds::assign(&mut headers, Some(&settings)).request.expect("an id");
+        let id = RequestIds::assign(&mut headers, Some(&settings), None).request.expect("an id");
         assert_eq!(headers.get_all(X_REQUEST_ID).iter().collect::<Vec<_>>(), [&id], "one header, with the id");
         id.to_str().expect("text").to_owned()
     }
@@ -116,7 +140,7 @@ mod tests {
     fn without_the_setting_nothing_is_changed() {
         let mut headers = HeaderMap::new();
         headers.insert(X_REQUEST_ID, HeaderValue::from_static("<x>"));
-        assert!(RequestIds::assign(&mut headers, None).request.is_none());
+        assert!(RequestIds::assign(&mut headers, None, None).request.is_none());
         assert_eq!(headers[X_REQUEST_ID], "<x>");
     }
 

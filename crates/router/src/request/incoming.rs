@@ -2,8 +2,10 @@
 //!
 //! The connection can go on only after a body that was read to its end. If the rest of a body has already arrived, it is
 //! read and dropped. If it has not, the response announces the end of the connection. (With HTTP/2, a body belongs to its
-//! stream: the rest is never waited for.)
+//! stream: the rest is never waited for. A FastCGI
+//! connection is closed by itself.)
 
+use crate::fastcgi_listener::request_body::RequestBody as FastCgiBody;
 use crate::http1::clock::Clock;
 use crate::http2::request_body::RequestBody;
 use bytes::Bytes;
@@ -36,6 +38,7 @@ struct Received {
 enum VersionedBody {
     Http1(hyper::body::Incoming, Rc<Clock>),
     Http2(RequestBody),
+    FastCgi(FastCgiBody),
 }
 
 // === impl IncomingBody ===
@@ -56,6 +59,14 @@ impl IncomingBody {
             return IncomingBody { received: None };
         }
         IncomingBody::of(VersionedBody::Http2(body))
+    }
+
+    /// The body of a request from a web server.
+    pub fn of_fastcgi(body: FastCgiBody) -> IncomingBody {
+        if body.is_end_stream() {
+            return IncomingBody { received: None };
+        }
+        IncomingBody::of(VersionedBody::FastCgi(body))
     }
 
     fn of(body: VersionedBody) -> IncomingBody {
@@ -102,7 +113,7 @@ impl UnreadBody {
             return true;
         }
         match &*received.body.borrow() {
-            VersionedBody::Http2(_) => return true,
+            VersionedBody::Http2(_) | VersionedBody::FastCgi(_) => return true,
             // Reading would request the body from a client that waits for `100 Continue`.
             VersionedBody::Http1(_, clock) if !clock.has_come() || request.headers.contains_key(EXPECT) => {
                 return false;
@@ -150,6 +161,7 @@ impl Body for VersionedBody {
         match self.get_mut() {
             VersionedBody::Http1(body, _) => Pin::new(body).poll_frame(context).map_err(io::Error::other),
             VersionedBody::Http2(body) => Pin::new(body).poll_frame(context).map_err(io::Error::other),
+            VersionedBody::FastCgi(body) => Pin::new(body).poll_frame(context),
         }
     }
 
@@ -157,6 +169,7 @@ impl Body for VersionedBody {
         match self {
             VersionedBody::Http1(body, _) => body.is_end_stream(),
             VersionedBody::Http2(body) => body.is_end_stream(),
+            VersionedBody::FastCgi(body) => body.is_end_stream(),
         }
     }
 
@@ -164,6 +177,7 @@ impl Body for VersionedBody {
         match self {
             VersionedBody::Http1(body, _) => body.size_hint(),
             VersionedBody::Http2(body) => body.size_hint(),
+            VersionedBody::FastCgi(body) => body.size_hint(),
         }
     }
 }

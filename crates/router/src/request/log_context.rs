@@ -6,6 +6,7 @@
 use crate::request::application_log::ApplicationLog;
 use crate::request::ids::RequestIds;
 use crate::request::numbers::RequestNumbers;
+use crate::request::trace::RequestTrace;
 use howdah_metrics::labels::{Cause, NameId};
 use http::{Method, StatusCode, Uri};
 use std::cell::RefCell;
@@ -39,6 +40,8 @@ pub struct LogContext {
     pub ids: RequestIds,
     /// Its numbers.
     pub numbers: RequestNumbers,
+    /// Its spans, if it is recorded.
+    pub trace: Option<Box<RequestTrace>>,
     /// The application that answers it, when that is known.
     application: RefCell<Option<Rc<LoggedApplication>>>,
 }
@@ -70,13 +73,20 @@ impl LoggedApplication {
 
 impl LogContext {
     /// The context of a request, whose application is not known yet.
-    pub fn new(method: Method, uri: Uri, client: Rc<str>, ids: RequestIds) -> Rc<LogContext> {
+    pub fn new(
+        method: Method,
+        uri: Uri,
+        client: Rc<str>,
+        ids: RequestIds,
+        trace: Option<Box<RequestTrace>>,
+    ) -> Rc<LogContext> {
         Rc::new(LogContext {
             method,
             uri,
             client,
             ids,
             numbers: RequestNumbers::default(),
+            trace,
             application: RefCell::default(),
         })
     }
@@ -90,6 +100,7 @@ impl LogContext {
     pub fn set_application(application: Rc<LoggedApplication>) {
         CURRENT.with_borrow(|current| {
             if let Some(context) = current {
+                context.trace.iter().for_each(|trace| trace.set_application(&application.name));
                 context.application.replace(Some(application));
             }
         });
@@ -109,6 +120,24 @@ impl LogContext {
     pub fn count(&self, status: StatusCode, since: Instant) {
         let application = self.application.borrow().as_ref().map_or(NameId::NONE, |application| application.id);
         self.numbers.count(application, self.method.as_str(), status, since);
+        self.trace.iter().for_each(|trace| trace.set_status(status));
+    }
+
+    /// A step of a route is for the request.
+    pub fn set_route(&self, path: &str) {
+        self.numbers.set_route(path);
+        self.trace.iter().for_each(|trace| trace.set_route(path));
+    }
+
+    /// The response has ended.
+    pub fn end(&self) {
+        self.numbers.end();
+        self.end_trace();
+    }
+
+    /// The response has ended, or the client has left before it: the spans are sent.
+    pub fn end_trace(&self) {
+        self.trace.iter().for_each(|trace| trace.end(self.method.as_str(), &self.numbers));
     }
 
     /// Calls `act` while this is the context of the thread's log lines.
@@ -167,8 +196,9 @@ mod tests {
 
     #[tokio::test]
     async fn lines_have_the_request_whose_future_is_polled() {
-        let context =
-            |uri: &str| LogContext::new(Method::GET, uri.parse().unwrap(), "127.0.0.1".into(), RequestIds::default());
+        let context = |uri: &str| {
+            LogContext::new(Method::GET, uri.parse().unwrap(), "127.0.0.1".into(), RequestIds::default(), None)
+        };
         let fields = |name: &'static str| async move {
             LogContext::set_application(LoggedApplication::new(name.to_owned(), None));
             tokio::task::yield_now().await;
@@ -187,7 +217,8 @@ mod tests {
 
     #[test]
     fn a_panic_ends_the_context() {
-        let context = LogContext::new(Method::GET, Uri::from_static("/"), "127.0.0.1".into(), RequestIds::default());
+        let context =
+            LogContext::new(Method::GET, Uri::from_static("/"), "127.0.0.1".into(), RequestIds::default(), None);
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| context.scope(|| panic!("a bug"))));
         assert!(panicked.is_err() && current_request_fields().is_empty());
     }

@@ -4,7 +4,7 @@
 //! - `authority`, `path`: its host and its path, validated; `target`: a rewritten path, encoded again
 //! - `unsafe_fields`: headers that are dropped
 //! - `log_context`: the request of a log line; `application_log`: the file of the lines that an application causes
-//! - `ids`: its id, and that of its trace
+//! - `ids`: its id, and that of its trace; `trace`: its spans
 //! - `numbers`: what is counted of it; `clock`: its times, and its connection, in all versions of HTTP
 //! - `forwarded`: the client behind a trusted proxy; `incoming`: its body; `local_time`: `$time_local`; `protocol`: its version
 
@@ -21,4 +21,5 @@ pub mod path;
 pub mod protocol;
 pub mod subject;
 pub mod target;
+pub mod trace;
 pub mod unsafe_fields;

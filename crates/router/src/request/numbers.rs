@@ -16,7 +16,8 @@ pub struct RequestNumbers {
     route: Cell<NameId>,
     responder: Cell<Responder>,
     cause: Cell<Option<Cause>>,
-    in_php: Cell<Option<PhpTimes>>,
+    /// And when PHP had finished.
+    in_php: Cell<Option<(PhpTimes, Instant)>>,
     body_bytes: Cell<u64>,
     /// Since the request was counted: its row, and when its first byte came.
     counted: Cell<Option<(Row, Instant)>>,
@@ -53,12 +54,32 @@ impl RequestNumbers {
 
     /// PHP has run it.
     pub fn set_php_times(&self, times: PhpTimes) {
-        self.in_php.set(Some(times));
+        self.in_php.set(Some((times, Instant::now())));
     }
 
     /// Bytes of the response's body were handed out.
     pub fn add_body_bytes(&self, bytes: usize) {
         self.body_bytes.set(self.body_bytes.get() + bytes as u64);
+    }
+
+    /// The part of howdah that answers it.
+    pub fn responder(&self) -> Responder {
+        self.responder.get()
+    }
+
+    /// Why it is refused.
+    pub fn cause(&self) -> Option<Cause> {
+        self.cause.get()
+    }
+
+    /// The times of PHP, and when it had finished.
+    pub fn php_times(&self) -> Option<(PhpTimes, Instant)> {
+        self.in_php.get()
+    }
+
+    /// Bytes of the response's body that were handed out.
+    pub fn body_bytes(&self) -> u64 {
+        self.body_bytes.get()
     }
 
     /// Counts a request that came at `since` and is answered now.
@@ -79,7 +100,7 @@ impl RequestNumbers {
         with_recorder(|recorder| {
             recorder.body_bytes(row, self.body_bytes.get());
             recorder.time(row, Phase::Whole, since.elapsed());
-            if let Some(PhpTimes { queue, ran, cpu }) = self.in_php.get() {
+            if let Some((PhpTimes { queue, ran, cpu }, _)) = self.in_php.get() {
                 recorder.time(row, Phase::Queue, queue);
                 recorder.time(row, Phase::Php, ran);
                 cpu.into_iter().for_each(|cpu| recorder.time(row, Phase::Cpu, cpu));

@@ -109,7 +109,11 @@ fn decode(raw: &[u8]) -> Result<Vec<u8>, BadPath> {
     Ok(decoded)
 }
 
-fn resolve_segments(path: &[u8]) -> Result<Vec<u8>, BadPath> {
+/// Resolves dot segments and doubled slashes of an absolute path that is not encoded.
+///
+/// # Errors
+/// When it climbs above the root.
+pub fn resolve_segments(path: &[u8]) -> Result<Vec<u8>, BadPath> {
     let mut resolved = Vec::with_capacity(path.len());
     let mut names_a_folder = false;
     for segment in path.split(|&byte| byte == b'/').skip(1) {

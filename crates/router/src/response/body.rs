@@ -144,7 +144,7 @@ impl<S> Drop for ResponseBody<S> {
         if let Some(entry) = self.log.take() {
             entry.write();
         }
-        self.context.iter().for_each(|context| context.numbers.end());
+        self.context.iter().for_each(|context| context.end());
         if let Some(clock) = self.clock.take() {
             clock.request_ended();
         }

@@ -27,6 +27,7 @@ fn describe(report: ProcessReport) -> Value {
         "method": report.method,
         "url": report.url,
         "script": report.script,
+        "worker_script": report.worker_script,
         "seconds": report.running_for.map(rounded),
         "cpu": report.cpu_share,
         "cpu_seconds": report.cpu_time.map(rounded),

@@ -5,6 +5,7 @@ use crate::control::acme::DomainStatus;
 use crate::generation::Generation;
 use crate::generation::fastcgi::FastCgiGeneration;
 use crate::generation::php::PhpGeneration;
+use crate::generation::php::worker_pool::PoolReport;
 use crate::plan::php::{self, Php};
 use crate::policy::sizing::Reason;
 use howdah_config::{Configuration, Endpoint, UpstreamServer};
@@ -103,9 +104,21 @@ struct ApplicationStatus {
     /// Ours: the addresses of a FastCGI application.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     servers: BTreeMap<String, FastCgiServerStatus>,
+    /// Ours: its worker scripts, if it has several. Their processes and requests are among those above.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    worker_scripts: Vec<WorkerScriptStatus>,
     /// Ours: why it does not start. Its requests are answered 503.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
+}
+
+/// A worker script, or the requests in classic mode beside it.
+#[derive(Debug, Serialize)]
+struct WorkerScriptStatus {
+    /// Its path below the root; `None` is classic mode.
+    script: Option<String>,
+    processes: ProcessesStatus,
+    requests: ActiveRequests,
 }
 
 #[derive(Debug, Serialize)]
@@ -156,26 +169,30 @@ pub fn of(control: &Control) -> Status {
     let mut applications = BTreeMap::new();
     for (name, id) in &control.served().generations {
         let Some(generation) = control.runtime.generations.get(*id) else { continue };
-        let active = load.requests_active.get(id).copied().unwrap_or_default();
-        let (running, starting) = generation.process_counts();
-        let idle = running.saturating_sub(usize::try_from(active).unwrap_or(usize::MAX));
-        let processes = ProcessesStatus {
-            running,
-            starting,
-            idle,
-            auto: generation.as_php().and_then(PhpGeneration::reason).map(Auto::from),
+        let mut pools: Vec<_> = generation.as_php().map(PhpGeneration::pools).into_iter().flatten().collect();
+        let (processes, requests) = match pools.len() {
+            0 => {
+                let requests = ActiveRequests::of(*id, load);
+                (ProcessesStatus::new(generation.process_counts(), &requests, None), requests)
+            }
+            1 => status_of_pool(pools.remove(0), load),
+            _ => Default::default(),
         };
-        let of_router = |numbers: &BTreeMap<u64, u64>| numbers.get(id).copied().unwrap_or_default();
-        let (waiting, refused) = (of_router(&load.requests_waiting), of_router(&load.requests_rejected));
-        applications.insert(
-            name.clone(),
-            ApplicationStatus {
-                processes,
-                requests: ActiveRequests { active, waiting, refused },
-                servers: fastcgi_servers(generation, load),
-                failure: None,
-            },
-        );
+        let mut status = ApplicationStatus {
+            processes,
+            requests,
+            servers: fastcgi_servers(generation, load),
+            worker_scripts: Vec::new(),
+            failure: None,
+        };
+        for pool in pools {
+            let script = pool.script.map(str::to_owned);
+            let (processes, requests) = status_of_pool(pool, load);
+            status.processes.add(&processes);
+            status.requests.add(&requests);
+            status.worker_scripts.push(WorkerScriptStatus { script, processes, requests });
+        }
+        applications.insert(name.clone(), status);
     }
     for (name, reason) in &control.served().failures {
         let status = ApplicationStatus { failure: Some(reason.clone()), ..ApplicationStatus::default() };
@@ -201,6 +218,47 @@ pub fn of(control: &Control) -> Status {
         draining,
         upstreams: upstreams(&control.served().configuration, load),
         certificates: control.runtime.acme.status(&control.runtime.certificates, Instant::now()),
+    }
+}
+
+/// The processes and requests of a pool of workers.
+fn status_of_pool(pool: PoolReport<'_>, load: &RouterLoad) -> (ProcessesStatus, ActiveRequests) {
+    let requests = ActiveRequests::of(pool.id, load);
+    (ProcessesStatus::new(pool.counts, &requests, pool.reason), requests)
+}
+
+// === impl ProcessesStatus ===
+
+impl ProcessesStatus {
+    fn new((running, starting): (usize, usize), requests: &ActiveRequests, reason: Option<Reason>) -> ProcessesStatus {
+        let idle = running.saturating_sub(usize::try_from(requests.active).unwrap_or(usize::MAX));
+        ProcessesStatus { running, starting, idle, auto: reason.map(Auto::from) }
+    }
+
+    fn add(&mut self, other: &ProcessesStatus) {
+        self.running += other.running;
+        self.starting += other.starting;
+        self.idle += other.idle;
+    }
+}
+
+// === impl ActiveRequests ===
+
+impl ActiveRequests {
+    /// Of a generation, or of a pool, with this number.
+    fn of(id: u64, load: &RouterLoad) -> ActiveRequests {
+        let of_router = |numbers: &BTreeMap<u64, u64>| numbers.get(&id).copied().unwrap_or_default();
+        ActiveRequests {
+            active: of_router(&load.requests_active),
+            waiting: of_router(&load.requests_waiting),
+            refused: of_router(&load.requests_rejected),
+        }
+    }
+
+    fn add(&mut self, other: &ActiveRequests) {
+        self.active += other.active;
+        self.waiting += other.waiting;
+        self.refused += other.refused;
     }
 }
 

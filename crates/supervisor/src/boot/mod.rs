@@ -33,7 +33,9 @@ use crate::store::state_directory::StateDirectory;
 use howdah_channel::MAX_THREADS;
 use howdah_config::{Address, CertificateNames, Configuration, Context, Document, Settings};
 use howdah_protocol::sockets::refused_descriptors::start_closers;
+use howdah_telemetry::pipe::SpanPipe;
 use start::Start;
+use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Instant;
 use tokio::sync::mpsc;
@@ -108,11 +110,12 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         has_configuration: start.recognised.is_none(),
     };
     let acme = AcmeControl::new(router_account.account.clone(), certificates.accounts());
+    let spans = Arc::new(SpanPipe::open().map_err(system)?);
     let runtime = Runtime {
         stage: Stage::Booting,
         generations: Generations::new(threads),
-        router: RouterHandle::new(router_account, threads),
-        exporter: ExporterHandle::default(),
+        router: RouterHandle::new(router_account, threads, Arc::clone(&spans)),
+        exporter: ExporterHandle::new(spans),
         listeners: Listeners::default(),
         certificates,
         acme,

@@ -6,6 +6,7 @@
 use crate::control::active::ActiveConfiguration;
 use crate::control::change_request::{ChangeKind, ChangeRequest};
 use crate::control::runtime::Runtime;
+use crate::control::telemetry_files::TelemetryFiles;
 use crate::control::warm_up::{WarmUp, WarmUpStep};
 use crate::generation::Generation;
 use crate::os::files::logs::AccessLogFile;
@@ -248,6 +249,9 @@ impl Change {
         let configuration = &self.next.configuration;
         check_settings(&configuration.settings)?;
         check_user_files(&configuration.routes)?;
+        if let Some(telemetry) = &configuration.settings.telemetry {
+            TelemetryFiles::read(telemetry)?;
+        }
         self.next.access_log = open_access_log(configuration, active)?;
         // When it is only checked, the howdah that runs may have the same addresses.
         if !matches!(self.origin, Origin::Check) {

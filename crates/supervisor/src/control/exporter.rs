@@ -1,10 +1,13 @@
-//! The process of the metrics listener: it runs while the active configuration has `settings/metrics`.
+//! The process of the metrics listener, which also exports to OpenTelemetry: it runs while the active configuration has
+//! `settings/metrics` or `settings/telemetry`.
 //!
 //! It reads the requests of Prometheus, and asks for a text with each. Other settings, a death, or a message that it
 //! missed replace it: the supervisor keeps its listening socket, so that clients wait in the meantime. Its failures never
-//! concern applications.
+//! concern applications. The supervisor keeps the pipe of the spans, too: what is in there waits for the next process. A
+//! process that is replaced or stopped first sends what it has, for a few seconds at most.
 
 use crate::control::active::ActiveConfiguration;
+use crate::control::telemetry_files::TelemetryFiles;
 use crate::os::files::memory_file::memory_file;
 use crate::os::identity::UserAccount;
 use crate::os::listen::Listeners;
@@ -13,18 +16,25 @@ use crate::os::processes::reap;
 use crate::os::processes::spawn;
 use crate::os::system_error::error_text;
 use crate::policy::pace::Backoff;
-use howdah_config::DocumentPath;
+use howdah_config::{DocumentPath, Telemetry};
 use howdah_metrics::exposition::Format;
-use howdah_protocol::messages::exporter::{ExporterBoot, FromExporter, ToExporter};
+use howdah_protocol::messages::exporter::{ExporterBoot, FromExporter, TelemetryBoot, ToExporter};
 use howdah_protocol::messages::process_end::ProcessEnd;
+use howdah_telemetry::pipe::SpanPipe;
 use rustix::process::Pid;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// The process, and its settings.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ExporterHandle {
+    spans: Arc<SpanPipe>,
+    /// The id of this howdah among those that send to a collector.
+    instance: String,
+    tally: SpanTally,
     wanted: Option<ExporterSettings>,
     /// The version of the configuration that they are of.
     version: Option<u64>,
@@ -38,6 +48,15 @@ pub struct ExporterHandle {
     is_stopped: bool,
 }
 
+/// The outcome of spans that routers have written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpanTally {
+    /// A collector has taken them.
+    pub sent: u64,
+    /// They were dropped: the queue was full, or the collector has refused them.
+    pub dropped: u64,
+}
+
 /// A request for a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scrape {
@@ -49,10 +68,11 @@ pub struct Scrape {
     pub format: Format,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 struct ExporterSettings {
     /// The number of the listening socket.
-    listener: u64,
+    listener: Option<u64>,
+    telemetry: Option<Telemetry>,
     /// A configuration that has only these settings.
     configuration: String,
 }
@@ -64,14 +84,39 @@ struct ExporterProcess {
     since: Instant,
     has_served: bool,
     settings: ExporterSettings,
+    /// It was ordered to finish, and must be dead by then.
+    kill_at: Option<Instant>,
 }
 
 /// The most requests that wait: the process has no more connections.
 const MAX_SCRAPES: usize = 64;
+/// How long a process may take to send its last spans: it gives up by itself before.
+const FINISH_GRACE: Duration = Duration::from_secs(4);
 
 // === impl ExporterHandle ===
 
 impl ExporterHandle {
+    /// Without a process, for the spans of this pipe.
+    pub fn new(spans: Arc<SpanPipe>) -> ExporterHandle {
+        ExporterHandle {
+            instance: format!("{:016x}", RandomState::new().hash_one(spans.marker)),
+            spans,
+            tally: SpanTally::default(),
+            wanted: None,
+            version: None,
+            process: None,
+            backoff: Backoff::default(),
+            start_at: None,
+            scrapes: Vec::new(),
+            is_stopped: false,
+        }
+    }
+
+    /// The outcome of spans.
+    pub fn tally(&self) -> SpanTally {
+        self.tally
+    }
+
     /// Takes the settings of the active configuration. A process with other settings is replaced.
     pub fn update(&mut self, active: &ActiveConfiguration, now: Instant) {
         if self.version.replace(active.version) == Some(active.version) {
@@ -83,10 +128,32 @@ impl ExporterHandle {
         }
         self.wanted = wanted;
         self.backoff = Backoff::default();
-        match &self.process {
+        match &mut self.process {
             // Its death starts the next one.
-            Some(process) => reap::kill(process.pid),
+            Some(process) => process.finish(now),
             None => self.start_at = self.wanted.is_some().then_some(now),
+        }
+    }
+
+    /// howdah drains: no other process starts. One that exports goes on until [`Self::finish`].
+    pub fn drain(&mut self) {
+        (self.is_stopped, self.wanted, self.start_at) = (true, None, None);
+        let listens_only = |process: &&ExporterProcess| process.settings.telemetry.is_none();
+        self.process.iter().filter(listens_only).for_each(|process| reap::kill(process.pid));
+    }
+
+    /// The router is gone: the process sends its last spans, and exits.
+    pub fn finish(&mut self, now: Instant) {
+        (self.is_stopped, self.wanted, self.start_at) = (true, None, None);
+        self.process.iter_mut().for_each(|process| process.finish(now));
+    }
+
+    /// Kills a process that was ordered to finish, and has not.
+    pub fn on_time(&mut self, now: Instant) {
+        if let Some(process) = &mut self.process
+            && process.kill_at.take_if(|at| *at <= now).is_some()
+        {
+            reap::kill(process.pid);
         }
     }
 
@@ -108,7 +175,8 @@ impl ExporterHandle {
 
     /// When [`Self::start_due`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.start_at
+        let kill_at = self.process.as_ref().and_then(|process| process.kill_at);
+        self.start_at.into_iter().chain(kill_at).min()
     }
 
     /// Starts a process, if it is time.
@@ -117,7 +185,8 @@ impl ExporterHandle {
             return;
         }
         let Some(settings) = &self.wanted else { return };
-        match ExporterProcess::start(settings, account, listeners, now) {
+        let spans = (&*self.spans, self.instance.as_str());
+        match ExporterProcess::start(settings, account, listeners, spans, now) {
             Ok(process) => self.process = Some(process),
             Err(error) => {
                 tracing::error!("the process of the metrics listener cannot be started: {}", error_text(&error));
@@ -156,6 +225,13 @@ impl ExporterHandle {
                 let format = if is_openmetrics { Format::OpenMetrics } else { Format::Prometheus };
                 self.scrapes.push(Scrape { pid: process.pid, id, format });
             }
+            Some(FromExporter::Exported { sent, dropped }) => {
+                process.has_served = true;
+                self.tally.sent += sent;
+                self.tally.dropped += dropped;
+            }
+            // It has finished.
+            None if process.kill_at.is_some() => {}
             _ => reap::kill(process.pid),
         }
     }
@@ -182,35 +258,73 @@ impl ExporterHandle {
 
 impl ExporterSettings {
     fn of(active: &ActiveConfiguration) -> Option<ExporterSettings> {
-        let listener = active.metrics_listener?;
-        let path = DocumentPath::parse("/settings/metrics").ok()?;
-        let settings = active.document.get(&path).ok()?.compact();
-        Some(ExporterSettings { listener, configuration: format!(r#"{{"settings":{{"metrics":{settings}}}}}"#) })
+        let (listener, telemetry) = (active.metrics_listener, active.configuration.settings.telemetry.clone());
+        if listener.is_none() && telemetry.is_none() {
+            return None;
+        }
+        let written = |name: &str| {
+            let path = DocumentPath::parse(&format!("/settings/{name}")).ok()?;
+            Some(format!("{name:?}:{}", active.document.get(&path).ok()?.compact()))
+        };
+        let settings: Vec<_> = ["metrics", "telemetry"].into_iter().filter_map(written).collect();
+        let configuration = format!(r#"{{"settings":{{{}}}}}"#, settings.join(","));
+        Some(ExporterSettings { listener, telemetry, configuration })
     }
 }
 
 // === impl ExporterProcess ===
 
 impl ExporterProcess {
+    /// Lets it send its last spans. A process without spans, or one that gets no message any more, is killed.
+    fn finish(&mut self, now: Instant) {
+        if self.kill_at.is_some() {
+            return;
+        }
+        if self.settings.telemetry.is_some() {
+            self.link.send(ToExporter::Finish, Vec::new());
+            if self.link.check().is_ok() {
+                self.kill_at = Some(now + FINISH_GRACE);
+                return;
+            }
+        }
+        reap::kill(self.pid);
+    }
+
     fn start(
         settings: &ExporterSettings,
         account: &UserAccount,
         listeners: &Listeners,
+        (spans, instance): (&SpanPipe, &str),
         now: Instant,
     ) -> io::Result<ExporterProcess> {
-        let socket = listeners.descriptor(settings.listener)?;
+        let socket = settings.listener.map(|listener| listeners.descriptor(listener)).transpose()?;
+        let mut descriptors = Vec::from_iter(socket);
+        let telemetry = match &settings.telemetry {
+            Some(telemetry) => {
+                descriptors.push(spans.read.try_clone()?);
+                let TelemetryFiles { headers, authorities } =
+                    TelemetryFiles::read(telemetry).map_err(io::Error::other)?;
+                Some(TelemetryBoot { marker: spans.marker, instance: instance.to_owned(), headers, authorities })
+            }
+            None => None,
+        };
         let boot = ExporterBoot {
             identity: account.identity(),
             user: account.name.clone(),
             configuration: settings.configuration.clone(),
+            has_listener: settings.listener.is_some(),
+            telemetry,
         };
         let (pid, control) = spawn::exporter()?;
         let started = ChildLink::new(control).and_then(|mut link| {
-            link.send(ToExporter::Boot(boot), vec![socket]);
+            link.send(ToExporter::Boot(boot), descriptors);
             link.check().map(|()| link)
         });
         match started {
-            Ok(link) => Ok(ExporterProcess { pid, link, since: now, has_served: false, settings: settings.clone() }),
+            Ok(link) => {
+                let settings = settings.clone();
+                Ok(ExporterProcess { pid, link, since: now, has_served: false, settings, kill_at: None })
+            }
             Err(error) => {
                 reap::kill(pid);
                 Err(error)

@@ -7,7 +7,7 @@
 //! - [`deploys`]: applications that are reloaded because [watching threads](watch) found a new release or file
 //! - [`runtime`]: the generations, the [router], the listening sockets, and what the router [is sent](hand_over) of them
 //! - [`acme`]: certificates that howdah obtains by itself
-//! - [`exporter`]: the process of the metrics listener
+//! - [`exporter`]: the process of the metrics listener, which also exports to OpenTelemetry; [`telemetry_files`]: its files
 //! - [`shutdown`]: the [stages](stage) in which everything exits
 //!
 //! A change that fails leaves what ran before. If the configuration of the command line fails, the supervisor exits, with
@@ -27,6 +27,7 @@ pub mod router;
 pub mod runtime;
 mod shutdown;
 pub mod stage;
+pub mod telemetry_files;
 pub mod warm_up;
 pub mod warnings;
 pub mod watch;
@@ -161,18 +162,20 @@ impl Control {
                 self.changes.stop_unused(runtime, now);
             }
             FromRouter::Violation { generation, rule } => {
-                if let Some(generation) = runtime.generations.php_mut(generation) {
+                let id = generation;
+                if let Some(generation) = runtime.generations.php_mut(id) {
                     let name = generation.name();
                     tracing::error!("a worker of {name:?} broke the channel's rules ({rule}); all are replaced");
-                    generation.replace_workers(now);
+                    generation.replace_workers(id, now);
                 }
             }
             FromRouter::WorkersWanted { generation, waiting } => {
                 runtime.generations.on_workers_wanted(generation, waiting, now);
             }
             FromRouter::Overdue { generation, worker, request } => {
-                if let Some(generation) = runtime.generations.php_mut(generation) {
-                    generation.on_overdue(worker, request, now);
+                let id = generation;
+                if let Some(generation) = runtime.generations.php_mut(id) {
+                    generation.on_overdue(id, worker, request, now);
                 }
             }
             FromRouter::RoadRunnerWorkerReleased { generation, worker, reason } => {
@@ -259,6 +262,7 @@ impl Control {
             }
             runtime.exporter.start_due(runtime.router.account(), &runtime.listeners, now);
         }
+        runtime.exporter.on_time(now);
         for ended in changes.take_ended_deploys() {
             deploys.on_ended(ended, changes, runtime, now);
         }

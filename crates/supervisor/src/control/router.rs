@@ -18,10 +18,12 @@ use crate::policy::pace::{Backoff, Beat, Heartbeat, StoppedTime, heartbeat};
 use howdah_channel::WorkerId;
 use howdah_metrics::totals::Totals;
 use howdah_protocol::messages::router::{FromRouter, RouterBoot, RouterLoad, ToRouter};
+use howdah_telemetry::pipe::SpanPipe;
 use rustix::process::Pid;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -32,6 +34,8 @@ pub struct RouterHandle {
     account: RouterAccount,
     /// The number of its threads.
     threads: u16,
+    /// Where it writes spans.
+    spans: Arc<SpanPipe>,
     process: Option<RouterProcess>,
     backoff: Backoff,
     /// When to start a router.
@@ -87,10 +91,11 @@ const KILLED_GRACE: Duration = Duration::from_secs(2);
 
 impl RouterHandle {
     /// Without a process.
-    pub fn new(account: RouterAccount, threads: u16) -> RouterHandle {
+    pub fn new(account: RouterAccount, threads: u16, spans: Arc<SpanPipe>) -> RouterHandle {
         RouterHandle {
             account,
             threads,
+            spans,
             process: None,
             backoff: Backoff::default(),
             start_at: None,
@@ -197,12 +202,14 @@ impl RouterHandle {
             user: account.name.clone(),
             added_group: *added_group,
             threads: self.threads,
+            span_marker: self.spans.marker,
         };
+        let spans = self.spans.write.try_clone()?;
         let counters = self.totals.begin_router(self.threads)?;
         let (pid, socket) = spawn::router()?;
         self.starts += 1;
         let started = ChildLink::new(socket).and_then(|mut link| {
-            link.send(ToRouter::Boot(boot), vec![counters]);
+            link.send(ToRouter::Boot(boot), vec![counters, spans]);
             let mut process = RouterProcess {
                 pid,
                 link,

@@ -26,7 +26,7 @@ pub fn drain(changes: &mut Changes, runtime: &mut Runtime, now: Instant) {
     // A change that the router switches to already is finished.
     changes.fail_unswitched("howdah is shutting down", runtime, now);
     runtime.router.cancel_start();
-    runtime.exporter.stop();
+    runtime.exporter.drain();
     runtime.listeners.block_new_connections(&[]);
     runtime.listeners.close();
     if runtime.router.is_running() {
@@ -41,6 +41,7 @@ pub fn router_drained(changes: &mut Changes, runtime: &mut Runtime, now: Instant
     if matches!(runtime.stage, Stage::Draining(_)) {
         runtime.stage = Stage::Stopping(now + WORKER_GRACE);
         changes.finish_switch();
+        runtime.exporter.finish(now);
         runtime.generations.stop_all_but(&BTreeSet::new(), now);
     }
 }

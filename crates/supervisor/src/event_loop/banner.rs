@@ -20,8 +20,13 @@ pub fn print(recognised: Option<&str>, control: &Control, control_listeners: &Li
     let active = control.changes.active();
     let configured = || active.listeners.iter().zip(&active.configuration.listeners);
     for (id, address) in control.runtime.listeners.addresses() {
-        let tls = configured().any(|(known, listener)| *known == id && listener.tls.is_some());
-        let _ = writeln!(text, "{}", url(address, if tls { "https" } else { "http" }));
+        let listener = configured().find(|(known, _)| **known == id).map(|(_, listener)| listener);
+        let scheme = match listener {
+            Some(listener) if listener.fastcgi.is_some() => "fastcgi",
+            Some(listener) if listener.tls.is_some() => "https",
+            _ => "http",
+        };
+        let _ = writeln!(text, "{}", url(address, scheme));
     }
     for generation in control.runtime.generations.iter() {
         if recognised.is_none() {

@@ -40,8 +40,9 @@ impl Generations {
     /// When there is no memory or no descriptor for it.
     pub fn add(&mut self, plan: Plan, now: Instant) -> io::Result<u64> {
         let id = self.next_id;
-        self.all.push(Generation::new(id, plan, self.router_threads, now)?);
-        self.next_id += 1;
+        let generation = Generation::new(id, plan, self.router_threads, now)?;
+        self.next_id += generation.as_php().map_or(1, |php| php.pools().count() as u64);
+        self.all.push(generation);
         Ok(id)
     }
 
@@ -84,9 +85,9 @@ impl Generations {
         self.all.iter_mut().for_each(|generation| generation.on_time(now));
     }
 
-    /// The generation with this id, if it is of a PHP application.
+    /// The generation of a PHP application that has a pool with this id. The first pool has the id of its generation.
     pub fn php_mut(&mut self, id: u64) -> Option<&mut PhpGeneration> {
-        self.get_mut(id).and_then(Generation::as_php_mut)
+        self.all.iter_mut().filter_map(Generation::as_php_mut).find(|generation| generation.has_pool(id))
     }
 
     /// The next event of a generation, with its id. The generations take turns, so that a process that floods the
@@ -111,12 +112,12 @@ impl Generations {
         }
     }
 
-    /// The router found too few idle workers for the requests that wait.
+    /// The router found too few idle workers in a pool for the requests that wait.
     pub fn on_workers_wanted(&mut self, id: u64, waiting: u64, now: Instant) {
-        let others = self.all.iter().filter_map(Generation::as_php).filter(|other| other.id() != id);
-        let promised = others.map(|other| other.promised(now)).sum();
+        let all = self.all.iter().filter_map(Generation::as_php);
+        let promised = all.map(|generation| generation.promised_without(id, now)).sum();
         if let Some(generation) = self.php_mut(id) {
-            generation.on_workers_wanted(waiting, promised, now);
+            generation.on_workers_wanted(id, waiting, promised, now);
         }
     }
 

@@ -165,9 +165,15 @@ impl Generation {
         with_generation!(self, generation => generation.process_reports(drains, now))
     }
 
-    /// The state of each process, without a look at /proc. All of them are leaving if the generation drains.
-    pub fn process_states(&self, drains: bool) -> Vec<ReportedState> {
-        with_generation!(self, generation => generation.process_states(drains))
+    /// The state of each process with its worker script, if there are several, without a look at /proc. All of them are
+    /// leaving if the generation drains.
+    pub fn process_states(&self, drains: bool) -> Vec<(Option<&str>, ReportedState)> {
+        let without_script = |states: Vec<ReportedState>| states.into_iter().map(|state| (None, state)).collect();
+        match self {
+            Generation::Php(generation) => generation.process_states(drains),
+            Generation::Program(generation) => without_script(generation.process_states(drains)),
+            Generation::FastCgi(generation) => without_script(generation.process_states(drains)),
+        }
     }
 
     /// How much memory its processes have for themselves, in bytes.

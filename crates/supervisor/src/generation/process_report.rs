@@ -18,6 +18,8 @@ pub struct ProcessReport {
     pub url: Option<String>,
     /// The script that runs.
     pub script: Option<String>,
+    /// The worker script of its pool, below the root, if its application has several.
+    pub worker_script: Option<String>,
     /// How long its request has run.
     pub running_for: Option<Duration>,
     /// Which share of one processor it used since the last report.

@@ -4,6 +4,7 @@
 use crate::os::identity::UserAccount;
 use crate::plan::defaults::{Defaults, missing};
 use crate::plan::php_application::Release;
+use crate::plan::sent_folders;
 use howdah_config::{Endpoint, FastCgiApplication, FastCgiLimits, FastCgiTarget};
 use howdah_protocol::messages::generation_paths::{FixedScript, TargetPaths};
 use std::collections::BTreeMap;
@@ -47,8 +48,8 @@ pub fn plan(name: &str, application: &FastCgiApplication, defaults: &Defaults) -
             return Err(at(&option, missing(&scripts.root, "folder") + advice));
         }
     }
-    if let Some((prefix, folder)) = application.send_file.iter().find(|(_, folder)| !folder.is_dir()) {
-        return Err(at(&format!("/send_file/{}", prefix.replace('/', "%2F")), missing(folder, "folder")));
+    if let Some((option, problem)) = sent_folders::problem(&application.send_file) {
+        return Err(at(&option, problem));
     }
     Ok(FastCgiPlan {
         name: name.to_owned(),

@@ -12,5 +12,6 @@ pub mod planning;
 pub mod program;
 pub mod readable;
 pub mod resolution;
+mod sent_folders;
 mod slow_log;
 pub mod socket_access;

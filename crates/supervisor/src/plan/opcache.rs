@@ -18,7 +18,8 @@ const FORCE_RESTART: &str = "opcache.force_restart_timeout";
 /// The settings of PHP, which the configuration sets, with those that this application needs.
 pub fn for_application(options: PhpOptions, application: &PhpApplication) -> PhpOptions {
     let options = for_reload(options, application.reload);
-    if application.worker.is_some() { for_worker_mode(options) } else { options }
+    let has_worker_script = application.worker.is_some() || !application.worker_scripts.is_empty();
+    if has_worker_script { for_worker_mode(options) } else { options }
 }
 
 fn is_set(options: &PhpOptions, name: &str) -> bool {

@@ -10,6 +10,7 @@ use crate::plan::opcache;
 use crate::plan::php::{self, Php};
 use crate::plan::readable;
 use crate::plan::resolution;
+use crate::plan::sent_folders;
 use crate::plan::slow_log;
 use crate::policy::pool::PoolPolicy;
 use howdah_channel::{MAX_CLAIMS, MAX_SLOTS, MAX_WORKERS};
@@ -40,12 +41,10 @@ pub struct PhpPlan {
     pub needs: Vec<RequiredPath>,
     /// Scripts that were written since the last generation: PHP must be able to compile them.
     pub written: Vec<PathBuf>,
-    /// In worker mode, the script of its workers.
-    pub worker_script: Option<WorkerScript>,
+    /// Its pools of workers. At least one. With several worker scripts the first one is for classic mode.
+    pub pools: Vec<PoolPlan>,
     /// Where its workers start.
     pub working_directory: Option<PathBuf>,
-    /// How many workers it has.
-    pub pool: PoolPolicy,
     /// The limits of its requests.
     pub limits: Limits,
     /// Its release, and the requests of its warm-up.
@@ -54,12 +53,21 @@ pub struct PhpPlan {
     pub slow_log: Option<SlowLogFile>,
 }
 
-// === impl PhpPlan ===
+/// Workers of an application that run the same script.
+#[derive(Clone, Debug)]
+pub struct PoolPlan {
+    /// The worker script; `None` is classic mode.
+    pub script: Option<WorkerScript>,
+    /// How many workers there are.
+    pub policy: PoolPolicy,
+}
 
-impl PhpPlan {
-    /// The most requests that one of its workers runs at a time.
+// === impl PoolPlan ===
+
+impl PoolPlan {
+    /// The most requests that one of the workers runs at a time.
     pub fn claims(&self) -> u16 {
-        self.worker_script.as_ref().and_then(|script| script.concurrency).unwrap_or(1)
+        self.script.as_ref().and_then(|script| script.concurrency).unwrap_or(1)
     }
 }
 
@@ -103,12 +111,17 @@ pub fn plan(
     if let Some(file) = application.options.file.as_ref().filter(|file| !file.is_file()) {
         return Err(at("/options/file", missing(file, "file")));
     }
-    if let Some((prefix, folder)) = application.send_file.iter().find(|(_, folder)| !folder.is_dir()) {
-        return Err(at(&format!("/send_file/{}", prefix.replace('/', "%2F")), missing(folder, "folder")));
+    if let Some((option, problem)) = sent_folders::problem(&application.send_file) {
+        return Err(at(&option, problem));
     }
     let resolution = resolution::resolve(application).map_err(|error| at(&error.option, error.problem))?;
-    if let Some(processes) = application.processes.max().filter(|max| *max > u32::from(MAX_WORKERS)) {
-        return Err(at("/processes", format!("{processes} is more than howdah can run; write at most {MAX_WORKERS}")));
+    let of_scripts = application.worker_scripts.iter().enumerate();
+    let of_scripts = of_scripts.filter_map(|(n, script)| Some((format!("/worker/{n}/processes"), script.processes?)));
+    for (option, processes) in std::iter::once(("/processes".to_owned(), application.processes)).chain(of_scripts) {
+        if let Some(processes) = processes.max().filter(|max| *max > u32::from(MAX_WORKERS)) {
+            let problem = format!("{processes} is more than howdah can run; write at most {MAX_WORKERS}");
+            return Err(at(&option, problem));
+        }
     }
     let concurrency = application.worker.as_ref().and_then(|worker| worker.concurrency);
     let most_workers =
@@ -137,7 +150,7 @@ pub fn plan(
         options: opcache::for_application(resolution.settings(&application.options), application),
         needs: readable::needs(application, defaults.has_configuration.then_some(name)),
         written: Vec::new(),
-        worker_script: application.worker.as_ref().and_then(|mode| worker_script(mode, &resolution.paths)),
+        pools: pools(application, &resolution.paths, cores, most_workers),
         environment: Environment { variables: settings.environment.clone(), inherits: settings.inherit_environment },
         working_directory: resolution.working_directory,
         release: Release {
@@ -145,7 +158,6 @@ pub fn plan(
             led_to: resolution.led_to,
             warm_up: application.warm_up.iter().map(request).collect(),
         },
-        pool: PoolPolicy::new(application.processes, cores).at_most(most_workers),
         limits: application.limits,
         slow_log,
     })
@@ -166,6 +178,25 @@ fn most_workers(processes: Option<u32>, concurrency: Option<u16>) -> Result<usiz
         )),
         None => Ok(most as usize),
     }
+}
+
+/// The pools of an application, on a machine with this number of processors.
+fn pools(application: &PhpApplication, paths: &GenerationPaths, cores: f64, most_workers: usize) -> Vec<PoolPlan> {
+    let policy = |processes| PoolPolicy::new(processes, cores).at_most(most_workers);
+    let script = application.worker.as_ref().and_then(|mode| worker_script(mode, paths));
+    let root = paths.target(None).map(|target| &target.root);
+    let of_scripts = application.worker_scripts.iter().zip(&paths.worker_scripts).filter_map(|(matched, found)| {
+        let script = WorkerScript {
+            root: root?.clone(),
+            name: found.script.name.clone(),
+            filename: found.script.filename.clone(),
+            preboot: false,
+            concurrency: None,
+        };
+        let processes = matched.processes.unwrap_or(application.processes);
+        Some(PoolPlan { script: Some(script), policy: policy(processes) })
+    });
+    std::iter::once(PoolPlan { script, policy: policy(application.processes) }).chain(of_scripts).collect()
 }
 
 /// The script of an application in worker mode: the script of its only target.

@@ -7,6 +7,7 @@ use crate::os::processes::spawn::Environment;
 use crate::plan::confinement::{self, Confined};
 use crate::plan::defaults::{Defaults, missing};
 use crate::plan::php_application::Release;
+use crate::plan::sent_folders;
 use howdah_config::{
     HealthCheck, HttpAddress, HttpApplication, Isolation, Limits, Program, ProgramCommand, Relay, RoadRunnerApplication,
 };
@@ -157,6 +158,9 @@ fn plan(
     let at = |option: &str, problem: String| defaults.at(name, option, problem);
     if let Some(folder) = program.working_directory.as_ref().filter(|folder| !folder.is_dir()) {
         return Err(at("/working_directory", missing(folder, "folder")));
+    }
+    if let Some((option, problem)) = sent_folders::problem(&program.send_file) {
+        return Err(at(&option, problem));
     }
     // A link that is swapped later must not change the folder of a running generation.
     let working_directory = program.working_directory.as_ref().map(|folder| folder.canonicalize());

@@ -24,6 +24,13 @@ pub fn needs(application: &PhpApplication, name: Option<&str>) -> Vec<RequiredPa
             needs.extend(path.map(|path| RequiredPath { option: option(name), path, is_folder: false }));
         }
     }
+    if let Some(target) = application.target(None) {
+        for (number, matched) in application.worker_scripts.iter().enumerate() {
+            let option = format!("worker/{number}/script");
+            let option = name.map_or(option.clone(), |name| format!("applications/{name}/{option}"));
+            needs.push(RequiredPath { option, path: target.root.join(&matched.script), is_folder: false });
+        }
+    }
     needs
 }
 
@@ -46,6 +53,10 @@ mod tests {
         assert_eq!(
             needed(r#""root": "/srv", "front_controller": "a/b.php""#, None),
             [r#"root "/srv" true"#, r#"front_controller "/srv/a/b.php" false"#]
+        );
+        assert_eq!(
+            needed(r#""root": "/srv", "worker": [{"script": "a.php"}]"#, shop),
+            [r#"applications/shop/root "/srv" true"#, r#"applications/shop/worker/0/script "/srv/a.php" false"#]
         );
         assert_eq!(
             needed(r#""targets": {"a": {"root": "/a", "script": "s.php"}, "b": {"root": "/b"}}"#, shop),

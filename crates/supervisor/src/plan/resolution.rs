@@ -7,7 +7,9 @@
 use crate::plan::confinement::inside;
 use crate::plan::option_error::OptionError;
 use howdah_config::{PhpApplication, PhpOptions};
-use howdah_protocol::messages::generation_paths::{FixedScript, GenerationPaths, PinnedLink, TargetPaths};
+use howdah_protocol::messages::generation_paths::{
+    FixedScript, GenerationPaths, PinnedLink, TargetPaths, WorkerScriptPaths,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -66,13 +68,21 @@ fn resolve_once(application: &PhpApplication) -> Result<Resolution, OptionError>
         let name = name.map(str::to_owned);
         targets.push(TargetPaths { name, root, script, index: target.index.clone(), front_controller });
     }
+    let mut worker_scripts = Vec::new();
+    if let (Some(target), Some(found)) = (application.target(None), targets.first()) {
+        for matched in &application.worker_scripts {
+            let filename = finder.find_script(&target.root, &found.root, &matched.script);
+            let script = FixedScript { name: matched.script.clone(), filename };
+            worker_scripts.push(WorkerScriptPaths { script, patterns: matched.patterns.clone() });
+        }
+    }
     let working_directory = application.working_directory.as_ref().map(|folder| finder.find(folder));
     let working_directory =
         working_directory.transpose().map_err(|problem| OptionError::new("/working_directory", problem))?;
     let Finder { mut pins, led_to, .. } = finder;
     pins.sort();
     pins.dedup();
-    let paths = GenerationPaths { targets, rootfs: application.isolation.rootfs.clone(), pins };
+    let paths = GenerationPaths { targets, worker_scripts, rootfs: application.isolation.rootfs.clone(), pins };
     Ok(Resolution { paths, working_directory, led_to })
 }
 

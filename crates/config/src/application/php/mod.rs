@@ -9,6 +9,7 @@ pub(crate) mod slow_log;
 pub(crate) mod target;
 pub(crate) mod warm_up;
 pub(crate) mod worker_mode;
+pub(crate) mod worker_scripts;
 
 use std::path::PathBuf;
 
@@ -23,9 +24,11 @@ use crate::application::php::slow_log::SlowLog;
 use crate::application::php::target::{ScriptTarget, Targets};
 use crate::application::php::warm_up::WarmUp;
 use crate::application::php::worker_mode::WorkerMode;
+use crate::application::php::worker_scripts::MatchedScript;
 use crate::application::process_settings::ProcessSettings;
 use crate::error::Error;
 use crate::read::node::{Node, Options};
+use crate::read::scope::Scope;
 
 pub(crate) const OPTIONS: Options = Options {
     known: &[
@@ -66,6 +69,8 @@ pub struct PhpApplication {
     pub targets: Targets,
     /// `worker`: worker mode; `None` is classic mode.
     pub worker: Option<WorkerMode>,
+    /// `worker` as a list: worker scripts for some of the requests.
+    pub worker_scripts: Vec<MatchedScript>,
     /// `options`: its PHP settings.
     pub options: PhpOptions,
     /// The number of its workers.
@@ -115,14 +120,15 @@ impl PhpApplication {
         single.into_iter().chain(named.into_iter().flatten())
     }
 
-    pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
+    pub(crate) fn read(node: &Node<'_>, scope: &Scope<'_>) -> Result<Self, Error> {
         // An application in another language has other options, so an error about its type comes first.
         if let Some(language) = node.member("type") {
             options::read_type(&language)?;
         }
         let object = node.object(&OPTIONS)?;
         let php_version = options::read_type(&object.require("type", "\"type\": \"php\"")?)?;
-        let worker = WorkerMode::read(&object)?;
+        let worker_scripts = worker_scripts::read(&object, scope)?;
+        let worker = if worker_scripts.is_empty() { WorkerMode::read(&object)? } else { None };
         let mut targets = Targets::read(&object)?;
         if let (Some(worker), Targets::Single(target)) = (&worker, &mut targets) {
             target.script = Some(worker.script.clone());
@@ -134,6 +140,7 @@ impl PhpApplication {
             resolve_links: object.read("resolve_links", Node::boolean)?.unwrap_or(true),
             targets,
             worker,
+            worker_scripts,
             options: object.read("options", PhpOptions::read)?.unwrap_or_default(),
             processes: object.read("processes", Processes::read)?.unwrap_or_default(),
             limits: object.read("limits", Limits::read)?.unwrap_or_default(),

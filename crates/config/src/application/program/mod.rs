@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::application::isolation::{self, Cgroup};
 use crate::application::php as php_application;
+use crate::application::php::send_file::SendFile;
 use crate::application::process_settings::ProcessSettings;
 use crate::application::program::command::{AddressVariable, ProgramCommand};
 use crate::error::Error;
@@ -37,6 +38,8 @@ pub struct Program {
     pub cgroup: Option<Cgroup>,
     /// How long a process may take to exit after it was asked to. Default: 30 s.
     pub stop_timeout: Duration,
+    /// `send_file`: folders whose files it may have howdah send.
+    pub send_file: SendFile,
 }
 
 // === impl Program ===
@@ -58,6 +61,7 @@ impl Program {
             stop_timeout: object
                 .read("stop_timeout", |node| duration::seconds(node, STOP_SECONDS))?
                 .unwrap_or(DEFAULT_STOP_TIMEOUT),
+            send_file: object.read("send_file", SendFile::read)?.unwrap_or_default(),
         })
     }
 }

@@ -28,6 +28,7 @@ pub(crate) const OPTIONS: Options = Options {
         "stderr",
         "isolation",
         "stop_timeout",
+        "send_file",
     ],
     unsupported: &[],
 };

@@ -4,6 +4,9 @@
 //! spool is full ([`Spool::has_room`]), the slot is not read, and PHP waits for the client. Disk space is freed while the
 //! file is read, and the file is closed when all of it has been read.
 //!
+//! All spools together have a limit of memory, too: many clients that read nothing of large responses must not take all
+//! memory. Beyond it, spools go to their files as soon as they are not small. Bytes that were taken count until they are dropped.
+//!
 //! Writes go to the page cache. When the disk is full, the push fails, and so does the response.
 
 use bytes::Bytes;
@@ -12,11 +15,14 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A queue of bytes.
 #[derive(Debug)]
 pub struct Spool {
     memory: Vec<u8>,
+    /// The memory, as all spools together count it.
+    counted: Counted,
     limits: SpoolLimits,
     file: Option<Overflow>,
     folder: Option<PathBuf>,
@@ -31,6 +37,19 @@ pub struct SpoolLimits {
     pub total: u64,
 }
 
+/// A part of the memory of all spools. Dropping it frees the part.
+#[derive(Debug)]
+struct Counted {
+    bytes: usize,
+    all: &'static AtomicUsize,
+}
+
+/// Bytes that were taken.
+struct Taken {
+    bytes: Vec<u8>,
+    _counted: Counted,
+}
+
 /// A file: `freed` ≤ `read` ≤ `written`, as offsets.
 #[derive(Debug)]
 struct Overflow {
@@ -43,6 +62,12 @@ struct Overflow {
     can_free: bool,
 }
 
+/// All spools of the process.
+static MEMORY_OF_ALL: AtomicUsize = AtomicUsize::new(0);
+/// The most memory of all spools, in bytes: 512 large responses whose clients are slow.
+const MOST_OF_ALL: usize = 256 * 1024 * 1024;
+/// A smaller spool is not counted, and always in memory.
+const SMALL: usize = 16 * 1024;
 /// The limit for one [`Spool::take`] from the file, in bytes.
 const PORTION: u64 = 128 * 1024;
 /// How many bytes are read from the file before their disk space is freed.
@@ -53,7 +78,12 @@ const FREE_BYTES: u64 = 8 * 1024 * 1024;
 impl Spool {
     /// An empty spool. Its file will be in `folder`.
     pub fn new(limits: SpoolLimits, folder: Option<&Path>) -> Spool {
-        Spool { memory: Vec::new(), limits, file: None, folder: folder.map(Path::to_owned) }
+        Spool::sharing(&MEMORY_OF_ALL, limits, folder)
+    }
+
+    fn sharing(all: &'static AtomicUsize, limits: SpoolLimits, folder: Option<&Path>) -> Spool {
+        let counted = Counted { bytes: 0, all };
+        Spool { memory: Vec::new(), counted, limits, file: None, folder: folder.map(Path::to_owned) }
     }
 
     /// How many bytes are in the spool.
@@ -72,9 +102,14 @@ impl Spool {
         self.memory.len() as u64 + on_disk < self.limits.total
     }
 
-    /// The memory, for direct appends, while there is no file and the memory limit is not reached.
-    pub fn memory(&mut self) -> Option<&mut Vec<u8>> {
-        (self.file.is_none() && self.memory.len() < self.limits.memory).then_some(&mut self.memory)
+    /// Appends to the memory, while there is no file and no limit of memory is reached. `None`: nothing was called.
+    pub fn append<R>(&mut self, append: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
+        if self.file.is_some() || self.memory.len() >= self.limits.memory || !self.may_be_large(0) {
+            return None;
+        }
+        let result = append(&mut self.memory);
+        self.count();
+        Some(result)
     }
 
     /// Appends bytes.
@@ -82,8 +117,12 @@ impl Spool {
     /// # Errors
     /// When they do not fit into memory, and the file cannot be created or written.
     pub fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.file.is_none() && self.memory.len() + bytes.len() <= self.limits.memory {
+        if self.file.is_none()
+            && self.memory.len() + bytes.len() <= self.limits.memory
+            && self.may_be_large(bytes.len())
+        {
             self.memory.extend_from_slice(bytes);
+            self.count();
             return Ok(());
         }
         let overflow = match &mut self.file {
@@ -101,7 +140,9 @@ impl Spool {
     /// When the file cannot be read.
     pub fn take(&mut self) -> io::Result<Bytes> {
         if !self.memory.is_empty() {
-            return Ok(std::mem::take(&mut self.memory).into());
+            let none = Counted { bytes: 0, all: self.counted.all };
+            let counted = std::mem::replace(&mut self.counted, none);
+            return Ok(counted.with(std::mem::take(&mut self.memory)));
         }
         let Some(overflow) = &mut self.file else { return Ok(Bytes::new()) };
         let mut portion = vec![0; (overflow.written - overflow.read).min(PORTION) as usize];
@@ -112,7 +153,47 @@ impl Spool {
         } else {
             overflow.free();
         }
-        Ok(portion.into())
+        let mut counted = Counted { bytes: 0, all: self.counted.all };
+        counted.set(portion.len());
+        Ok(counted.with(portion))
+    }
+
+    /// Whether this number of bytes more may be in memory.
+    fn may_be_large(&self, more: usize) -> bool {
+        self.memory.len() + more < SMALL || self.counted.all.load(Ordering::Relaxed) < MOST_OF_ALL
+    }
+
+    fn count(&mut self) {
+        self.counted.set(self.memory.len());
+    }
+}
+
+// === impl Counted ===
+
+impl Counted {
+    fn set(&mut self, bytes: usize) {
+        let bytes = if bytes < SMALL { 0 } else { bytes };
+        if bytes != self.bytes {
+            self.all.fetch_add(bytes.wrapping_sub(self.bytes), Ordering::Relaxed);
+            self.bytes = bytes;
+        }
+    }
+
+    /// These bytes, which are counted until they are dropped.
+    fn with(self, bytes: Vec<u8>) -> Bytes {
+        if self.bytes == 0 { bytes.into() } else { Bytes::from_owner(Taken { bytes, _counted: self }) }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+impl AsRef<[u8]> for Taken {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -174,9 +255,9 @@ mod tests {
     fn memory_is_used_again_when_the_file_has_been_read() {
         let mut spool = spool(4, 1 << 30);
         spool.push(b"123456").unwrap();
-        assert!(spool.memory().is_none());
+        assert!(spool.append(|_| ()).is_none());
         assert_eq!(spool.take().unwrap(), &b"123456"[..]);
-        assert!(spool.memory().is_some());
+        assert!(spool.append(|_| ()).is_some());
     }
 
     #[test]
@@ -218,5 +299,36 @@ mod tests {
             }
         }
         assert!(largest <= 4 * FREE_BYTES + (1 << 20), "{largest}");
+    }
+
+    #[test]
+    fn all_spools_together_have_a_limit_of_memory() {
+        static ALL: AtomicUsize = AtomicUsize::new(0);
+        const MEMORY: usize = 512 * 1024;
+        let spool = || Spool::sharing(&ALL, SpoolLimits { memory: MEMORY, total: 1 << 30 }, None);
+        let large = vec![b'x'; MEMORY];
+        let others = MOST_OF_ALL - 4 * MEMORY;
+        ALL.store(others, Ordering::Relaxed);
+        let mut full: Vec<_> = (0..4).map(|_| spool()).collect();
+        for (n, spool) in full.iter_mut().enumerate() {
+            match n % 2 {
+                0 => spool.push(&large).unwrap(),
+                _ => spool.append(|memory| memory.extend_from_slice(&large)).unwrap(),
+            }
+            assert!(spool.is_in_memory());
+        }
+        let mut one_more = spool();
+        one_more.push(&large[..SMALL - 1]).unwrap();
+        assert!(one_more.is_in_memory(), "small ones are");
+        one_more.push(&large).unwrap();
+        assert!(!one_more.is_in_memory() && spool().append(|_| ()).is_some());
+        let taken: Vec<_> = full.iter_mut().map(|spool| spool.take().unwrap()).collect();
+        assert_eq!(ALL.load(Ordering::Relaxed), MOST_OF_ALL, "until their client has them");
+        drop(taken);
+        assert_eq!(ALL.load(Ordering::Relaxed), others);
+        while one_more.len() > 0 {
+            one_more.take().unwrap();
+        }
+        assert_eq!(ALL.load(Ordering::Relaxed), others);
     }
 }

@@ -68,7 +68,10 @@ impl Connection {
     pub async fn read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
         loop {
             match &self.transport {
-                Transport::Tcp(stream) => stream.readable().await?,
+                Transport::Tcp(stream) => {
+                    acknowledge_at_once(stream);
+                    stream.readable().await?;
+                }
                 Transport::Unix(stream) => stream.readable().await?,
             }
             match self.try_read(buffer) {
@@ -120,6 +123,14 @@ impl Connection {
             Transport::Unix(stream) => stream.try_write(bytes),
         }
     }
+}
+
+/// Has the kernel acknowledge the next segments without its delay of 40 ms (RFC 1122, 4.2.3.2). PHP-FPM writes a response
+/// in parts, without TCP_NODELAY: it sends the last one when the one before is acknowledged. The kernel forgets the
+/// option when a request is written.
+fn acknowledge_at_once(stream: &TcpStream) {
+    // Without the option the response is late, and complete.
+    let _ = rustix::net::sockopt::set_tcp_quickack(stream, true);
 }
 
 /// Whether the connection is open, and has no bytes to read.

@@ -105,6 +105,8 @@ enum Head {
 const SPOOL_LIMITS: SpoolLimits = SpoolLimits { memory: 512 * 1024, total: 1 << 30 };
 /// How much of a body is collected before the client gets its head, as long as more can be read without waiting.
 const COLLECTED_BYTES: u64 = 64 * 1024;
+/// How many pieces of an answer are taken before other tasks of the thread have their turn.
+const PIECES_OF_TURN: usize = 256;
 /// The longest head of a response.
 const MAX_HEAD: usize = 64 * 1024;
 
@@ -175,8 +177,13 @@ async fn exchange(
     let mut writer = request.writer();
     let (mut has_sent, mut cannot_write, mut had_answered) = (false, false, false);
     loop {
-        let mut end = None;
+        let (mut end, mut pieces) = (None, 0);
         while let Some(piece) = reader.next(&mut buffer).map_err(Trouble::Violation)? {
+            // Bytes of a server may be thousands of short records.
+            pieces += 1;
+            if pieces % PIECES_OF_TURN == 0 {
+                yield_now().await;
+            }
             match piece {
                 AnswerPiece::Response(bytes) => match &mut head {
                     Head::Incomplete(begun) => begun.extend_from_slice(&bytes),

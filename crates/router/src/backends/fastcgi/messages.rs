@@ -8,18 +8,34 @@ pub struct Messages {
     /// A line that has no end yet.
     line: Vec<u8>,
     lines: usize,
+    /// How many bytes have come.
+    bytes: usize,
 }
 
 /// The most lines of a request.
 const MAX_LINES: usize = 100;
 /// The longest line, in bytes. The rest of it is left out.
 const MAX_LINE: usize = 4096;
+/// The most bytes of a request's messages that are looked at: more than all lines that are logged.
+const MAX_BYTES: usize = 2 * MAX_LINES * MAX_LINE;
 
 // === impl Messages ===
 
 impl Messages {
     /// A part of the stream.
     pub fn push(&mut self, part: &[u8]) {
+        // Empty lines are not counted among the lines, but cost time, too.
+        let before = self.bytes;
+        self.bytes = before.saturating_add(part.len());
+        if self.lines > MAX_LINES {
+            return;
+        }
+        if self.bytes > MAX_BYTES {
+            if before <= MAX_BYTES {
+                tracing::warn!("a request logs more than {MAX_BYTES} bytes; the rest is left out");
+            }
+            return;
+        }
         for piece in part.split_inclusive(|byte| *byte == b'\n') {
             let room = MAX_LINE.saturating_sub(self.line.len());
             self.line.extend_from_slice(&piece[..piece.len().min(room)]);
@@ -67,11 +83,23 @@ mod tests {
     #[test]
     fn an_endless_line_takes_no_memory() {
         let mut messages = Messages::default();
-        for _ in 0..1000 {
+        for _ in 0..700 {
             messages.push(&[b'x'; 1000]);
         }
         assert_eq!(messages.line.len(), MAX_LINE);
         messages.push(b"y\n\n\nz");
         assert_eq!((messages.lines, &messages.line[..]), (1, &b"z"[..]));
+    }
+
+    #[test]
+    fn messages_without_an_end_take_no_time() {
+        let mut messages = Messages::default();
+        messages.push(&vec![b'\n'; MAX_BYTES]);
+        messages.push(b"late\n");
+        assert_eq!((messages.lines, messages.line.len()), (0, 0), "too late");
+        let mut messages = Messages::default();
+        messages.push(&b"x\n".repeat(MAX_LINES + 5));
+        messages.push(b"y");
+        assert_eq!((messages.lines, messages.line.len()), (MAX_LINES + 5, 0));
     }
 }

@@ -8,10 +8,12 @@ use crate::request::application_log::ApplicationLog;
 use crate::request::log_context::LogContext;
 use crate::response::failure::Failure;
 use howdah_channel::{RouterEnd, Violation, WorkerId};
+use howdah_config::Patterns;
 use howdah_metrics::labels::Cause;
-use howdah_protocol::messages::generation_paths::GenerationPaths;
+use howdah_protocol::messages::generation_paths::{FixedScript, GenerationPaths, WorkerScriptPaths};
 use howdah_protocol::messages::router::{FromRouter, GenerationBoot};
 use http::Uri;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +25,10 @@ use tokio::time::{Instant, sleep};
 pub struct SharedGeneration {
     /// Its number.
     pub id: u64,
+    /// The number of the generation, of which this is the pool of a worker script if the application has several.
+    whole: u64,
+    /// Its other pools, each with its worker script.
+    pub pools: Vec<ScriptPool>,
     /// Its application's name.
     pub application: String,
     /// The application's own log.
@@ -59,8 +65,19 @@ pub struct SharedGeneration {
     /// Receives reports of broken rules, of overdue requests and of demand.
     pub(super) supervisor: SupervisorLink,
     /// Reports to the supervisor that the generation is no longer used.
-    #[expect(dead_code, reason = "its drop sends the report")]
-    released: ReportOnDrop,
+    /// All pools share it.
+    released: Arc<ReportOnDrop>,
+}
+
+/// The workers of one of several worker scripts.
+#[derive(Debug)]
+pub struct ScriptPool {
+    /// Their channel and queue.
+    pub generation: Arc<SharedGeneration>,
+    /// The script.
+    pub script: FixedScript,
+    /// The paths that it handles; `None`: the requests that would run it in classic mode.
+    pub paths: Option<Patterns>,
 }
 
 /// The interval in which a report of too few workers is repeated.
@@ -71,15 +88,21 @@ const DEMAND_PAUSE: Duration = Duration::from_millis(5);
 // === impl SharedGeneration ===
 
 impl SharedGeneration {
-    /// A generation with this channel, and an eventfd for each thread.
+    /// A generation, or a pool of one, with this channel, and an eventfd for each thread. `sibling` is another pool of the
+    /// same generation.
     pub fn new(
         boot: GenerationBoot,
         channel: RouterEnd,
         bells: Vec<OwnedFd>,
         supervisor: &SupervisorLink,
+        sibling: Option<&SharedGeneration>,
     ) -> SharedGeneration {
+        let whole = boot.pool_of.unwrap_or(boot.id);
+        let released = || Arc::new(supervisor.send_on_drop(FromRouter::Released { generation: whole }));
         SharedGeneration {
             id: boot.id,
+            whole,
+            pools: Vec::new(),
             log: None,
             server_software: boot.server_software.unwrap_or_else(|| product::SOFTWARE.to_owned()),
             paths: GenerationPaths::default(),
@@ -97,13 +120,31 @@ impl SharedGeneration {
             timeout: boot.timeout_ms.map(Duration::from_millis),
             violated: false.into(),
             supervisor: supervisor.clone(),
-            released: supervisor.send_on_drop(FromRouter::Released { generation: boot.id }),
+            released: sibling.map_or_else(released, |sibling| Arc::clone(&sibling.released)),
         }
     }
 
     /// The same generation, with its scripts at these paths, and this log of its application.
     pub fn with(self, paths: GenerationPaths, log: Option<ApplicationLog>) -> SharedGeneration {
         SharedGeneration { paths, log: log.map(Arc::new), ..self }
+    }
+
+    /// The same generation, with the pools of its worker scripts, in the order of [`GenerationPaths::worker_scripts`].
+    ///
+    /// # Errors
+    /// When a pattern of their paths cannot be read.
+    pub fn with_pools(self, pools: Vec<Arc<SharedGeneration>>) -> io::Result<SharedGeneration> {
+        let pool = |(generation, found): (Arc<SharedGeneration>, &WorkerScriptPaths)| {
+            let paths = found.patterns.as_deref().map(Patterns::of_paths).transpose().map_err(io::Error::other)?;
+            Ok(ScriptPool { generation, script: found.script.clone(), paths })
+        };
+        let pools = pools.into_iter().zip(&self.paths.worker_scripts).map(pool).collect::<io::Result<_>>()?;
+        Ok(SharedGeneration { pools, ..self })
+    }
+
+    /// Whether this is a pool of the generation with this number.
+    pub fn is_of(&self, generation: u64) -> bool {
+        self.whole == generation
     }
 
     /// The eventfd by which workers wake this thread; `None` the second time.

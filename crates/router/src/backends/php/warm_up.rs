@@ -33,6 +33,7 @@ use howdah_protocol::messages::warm_up::{LONGEST_WARM_UP, WarmUpRequest};
 use http::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -64,8 +65,8 @@ pub struct Warming {
 /// The answer to a warm-up request that has not failed.
 struct Warmed {
     status: StatusCode,
-    /// The worker that ran it.
-    worker: Option<WorkerId>,
+    /// The worker that ran it, and the port to its pool.
+    worker: Option<(Rc<GenerationPort>, WorkerId)>,
 }
 
 /// How long all workers may take to run the requests. A worker that has not run one by then is used nevertheless.
@@ -100,16 +101,17 @@ async fn carry_out(port: Rc<GenerationPort>, order: WarmUpOrder) {
         for request in &order.requests {
             current = Some(request);
             let first = judge(request, answer(&port, request).await)?;
-            warm.push(BTreeSet::from_iter(first.worker.map(|worker| worker.index)));
             if first.status.is_client_error() {
                 warn(&port, request, first.status);
             }
+            warm.push(first.worker);
         }
         if order.each_worker {
             let each = async {
                 for (request, warm) in order.requests.iter().zip(warm) {
                     current = Some(request);
-                    warm_each_worker(&port, request, warm).await?;
+                    let Some((pool, worker)) = warm else { continue };
+                    warm_each_worker(&port, &pool, request, BTreeSet::from([worker.index])).await?;
                 }
                 Ok(())
             };
@@ -129,14 +131,15 @@ async fn carry_out(port: Rc<GenerationPort>, order: WarmUpOrder) {
     order.supervisor.send(&FromRouter::WarmUpEnded { generation: port.generation.id, failure: result.err() });
 }
 
-/// Sends a request until each worker has run it. These have.
+/// Sends a request until each worker of the pool that runs it has done that. These have.
 async fn warm_each_worker(
     port: &Rc<GenerationPort>,
+    pool: &Rc<GenerationPort>,
     request: &WarmUpRequest,
     mut warm: BTreeSet<u16>,
 ) -> Result<(), String> {
     for _ in 0..ROUNDS {
-        let workers = port.generation.living_workers();
+        let workers = pool.generation.living_workers();
         if warm.len() >= workers {
             break;
         }
@@ -152,7 +155,7 @@ async fn warm_each_worker(
         }
         while let Some(checked) = round.join_next().await {
             let checked = checked.map_err(|_| format!("{} met a bug of howdah", name(request)))?;
-            warm.extend(checked?.map(|worker| worker.index));
+            warm.extend(checked?.map(|(_, worker)| worker.index));
         }
     }
     Ok(())
@@ -197,11 +200,14 @@ async fn answer(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<Wa
         return without_worker(StatusCode::BAD_REQUEST);
     };
     let subject = Subject::new(&parts, &peer, &origin, &host, path);
-    let script = match find_script(&port.script_files, target, subject.path.bytes()).await? {
-        Resolved::Script(script) => script,
-        Resolved::Folder => return without_worker(StatusCode::MOVED_PERMANENTLY),
-        Resolved::Nothing => return without_worker(StatusCode::NOT_FOUND),
-        Resolved::Forbidden(_) => return without_worker(StatusCode::FORBIDDEN),
+    let (port, script) = match port.script_of_path(subject.path.bytes()) {
+        Some(found) => found,
+        None => match find_script(&port.script_files, target, subject.path.bytes()).await? {
+            Resolved::Script(script) => (port.port_of_script(&script), script),
+            Resolved::Folder => return without_worker(StatusCode::MOVED_PERMANENTLY),
+            Resolved::Nothing => return without_worker(StatusCode::NOT_FOUND),
+            Resolved::Forbidden(_) => return without_worker(StatusCode::FORBIDDEN),
+        },
     };
     let write_head = |head: &mut RequestHeadWriter| {
         cgi::write(head, &subject, &port.generation.server_software, &target.root, &script, None);
@@ -217,7 +223,8 @@ async fn answer(port: &Rc<GenerationPort>, request: &WarmUpRequest) -> Result<Wa
     if !started.complete {
         read_to_end(port, &request.running).await?;
     }
-    Ok(Warmed { status, worker: request.running.worker() })
+    let worker = request.running.worker().map(|worker| (Rc::clone(port), worker));
+    Ok(Warmed { status, worker })
 }
 
 /// A response that breaks off is a failure.
@@ -253,6 +260,8 @@ fn peer(request: &WarmUpRequest) -> Peer {
         server_port: if request.https { "443" } else { "80" }.into(),
         listener: 0,
         tls: None,
+        front: None,
+        handshake: Cell::new(None),
     }
 }
 

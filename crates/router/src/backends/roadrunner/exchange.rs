@@ -86,6 +86,8 @@ struct DiscardOnDrop {
     worker: Option<Arc<WorkerStatus>>,
 }
 
+/// How many pieces of an answer are taken before other tasks of the thread have their turn.
+const PIECES_OF_TURN: usize = 128;
 /// A response in a spool: 512 KiB in memory, and up to 1 GiB on the disk.
 const SPOOL_LIMITS: SpoolLimits = SpoolLimits { memory: 512 * 1024, total: 1 << 30 };
 /// A response of a known length that is not longer is read whole before the client gets its head.
@@ -180,7 +182,13 @@ async fn exchange(
     // Whether the client has left, whether the worker was notified, and since when it answers without a client.
     let (mut has_left, mut is_stopped, mut unheard_since) = (false, false, None);
     loop {
+        let mut pieces = 0;
         while let Some(piece) = reader.next(&mut buffer).map_err(Trouble::Violation)? {
+            // Bytes of a worker may be thousands of short frames.
+            pieces += 1;
+            if pieces % PIECES_OF_TURN == 0 {
+                yield_now().await;
+            }
             match piece {
                 AnswerPiece::Interim(head) => inform(start, clock, &head),
                 AnswerPiece::Head(head) => held = Some(head),

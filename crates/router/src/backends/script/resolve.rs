@@ -25,6 +25,19 @@ pub struct Script {
     pub path_info: Vec<u8>,
 }
 
+// === impl Script ===
+
+impl Script {
+    /// A script that the configuration names.
+    pub fn fixed(script: &FixedScript) -> Script {
+        Script {
+            name: [b"/", script.name.as_bytes()].concat(),
+            filename: script.filename.as_os_str().as_bytes().to_vec(),
+            path_info: Vec::new(),
+        }
+    }
+}
+
 /// The result of looking for a path's script.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Resolved {
@@ -45,13 +58,7 @@ pub enum Resolved {
 pub fn resolve(target: &TargetPaths, files: &ScriptFiles, path: &[u8]) -> Result<Resolved, WouldWait> {
     let root = target.root.as_os_str().as_bytes();
     let root = &root[..root.iter().rposition(|&byte| byte != b'/').map_or(0, |last| last + 1)];
-    let fixed = |fixed: &FixedScript| {
-        Resolved::Script(Script {
-            name: [b"/", fixed.name.as_bytes()].concat(),
-            filename: fixed.filename.as_os_str().as_bytes().to_vec(),
-            path_info: Vec::new(),
-        })
-    };
+    let fixed = |script: &FixedScript| Resolved::Script(Script::fixed(script));
     if let Some(script) = &target.script {
         return Ok(fixed(script));
     }

@@ -46,6 +46,7 @@ pub fn text(control: &Control, memory: &mut MetricsMemory, format: Format, is_up
     add_connections(&mut out, control);
     add_applications(&mut out, control, memory);
     add_upstreams(&mut out, control);
+    add_telemetry(&mut out, control);
     memory.costly.add_processes(&mut out);
     gauge(&mut out, &family::SCRAPE_TIME, memory.last_took.as_secs_f64());
     memory.last_took = began.elapsed();
@@ -112,19 +113,34 @@ fn of_row<'r>(row: &SumRow<'r>) -> [(&'static str, &'r str); 3] {
     [("application", row.application), ("route", row.route), ("responder", row.responder)]
 }
 
+/// The labels of an application, of one of its worker scripts if it has several, and further ones.
+fn of_pool<'l>(
+    (application, script): (&'l str, Option<&'l str>),
+    others: &[(&'static str, &'l str)],
+) -> Vec<(&'static str, &'l str)> {
+    let script = script.map(|script| (family::OPTIONAL_LABEL, script));
+    std::iter::once(("application", application)).chain(script).chain(others.iter().copied()).collect()
+}
+
 /// The requests that run and wait now, of all generations of an application.
 fn add_load(out: &mut Exposition, control: &Control) {
     let load = control.runtime.router.load();
     for (family, numbers) in
         [(&family::REQUESTS_ACTIVE, &load.requests_active), (&family::QUEUE_LENGTH, &load.requests_waiting)]
     {
-        let mut by_application = BTreeMap::<&str, u64>::new();
+        let mut by_application = BTreeMap::<(&str, Option<&str>), u64>::new();
         for generation in control.runtime.generations.iter() {
-            let number = numbers.get(&generation.id()).copied().unwrap_or_default();
-            *by_application.entry(generation.name()).or_default() += number;
+            let pools: Vec<_> = match generation.as_php() {
+                Some(php) => php.pools().map(|pool| (pool.id, pool.script)).collect(),
+                None => vec![(generation.id(), None)],
+            };
+            for (id, script) in pools {
+                let number = numbers.get(&id).copied().unwrap_or_default();
+                *by_application.entry((generation.name(), script)).or_default() += number;
+            }
         }
         out.family(family);
-        by_application.into_iter().for_each(|(name, number)| out.sample(&[("application", name)], number));
+        by_application.into_iter().for_each(|(pool, number)| out.sample(&of_pool(pool, &[]), number));
     }
 }
 
@@ -159,27 +175,32 @@ fn add_applications(out: &mut Exposition, control: &Control, memory: &MetricsMem
     out.family(&family::APPLICATION_UP);
     served.generations.keys().for_each(|name| out.sample(&[("application", name)], 1));
     served.failures.keys().for_each(|name| out.sample(&[("application", name)], 0));
-    let mut states = BTreeMap::<&str, [u64; STATES.len()]>::new();
-    let mut wanted = BTreeMap::<&str, usize>::new();
+    let mut states = BTreeMap::<(&str, Option<&str>), [u64; STATES.len()]>::new();
+    let mut wanted = BTreeMap::<(&str, Option<&str>), usize>::new();
     for generation in control.runtime.generations.iter() {
         let drains = !served.has_generation(generation.id());
-        let counts = states.entry(generation.name()).or_default();
-        for state in generation.process_states(drains) {
+        states.entry((generation.name(), None)).or_default();
+        for (script, state) in generation.process_states(drains) {
+            let counts = states.entry((generation.name(), script)).or_default();
             let index = STATES.iter().position(|known| *known == state);
             index.into_iter().for_each(|index| counts[index] += 1);
         }
-        if !drains {
-            wanted.insert(generation.name(), generation.processes());
+        match generation.as_php().filter(|_| !drains) {
+            Some(php) => wanted.extend(php.pools().map(|pool| ((generation.name(), pool.script), pool.wanted))),
+            None if !drains => {
+                wanted.insert((generation.name(), None), generation.processes());
+            }
+            None => {}
         }
     }
     out.family(&family::WORKERS);
-    for (name, counts) in &states {
+    for (pool, counts) in &states {
         for (state, count) in STATES.iter().zip(counts) {
-            out.sample(&[("application", name), ("state", state.name())], count);
+            out.sample(&of_pool(*pool, &[("state", state.name())]), count);
         }
     }
     out.family(&family::WORKERS_WANTED);
-    wanted.iter().for_each(|(name, count)| out.sample(&[("application", name)], count));
+    wanted.iter().for_each(|(pool, count)| out.sample(&of_pool(*pool, &[]), count));
     let tallies = control.runtime.generations.tallies();
     let mut each = |family, number: &dyn Fn(&ProcessTally) -> f64| {
         out.family(family);
@@ -214,6 +235,22 @@ fn add_upstreams(out: &mut Exposition, control: &Control) {
             let is_up = server.weight != 0.0 && !in_trouble;
             out.sample(&[("upstream", name), ("server", &address)], u8::from(is_up));
         }
+    }
+}
+
+/// Only with `settings/telemetry`, or if there was any.
+fn add_telemetry(out: &mut Exposition, control: &Control) {
+    let (sums, tally) = (control.runtime.router.totals().read(), control.runtime.exporter.tally());
+    let recorded = sums.scalar(Scalar::Spans);
+    if recorded == 0 && control.served().configuration.settings.telemetry.is_none() {
+        return;
+    }
+    out.family(&family::SPANS_RECORDED);
+    out.sample(&[], recorded);
+    out.family(&family::SPANS);
+    let lost = sums.scalar(Scalar::SpansLost);
+    for (outcome, number) in [("sent", tally.sent), ("dropped", tally.dropped), ("lost", lost)] {
+        out.sample(&[("outcome", outcome)], number);
     }
 }
 

@@ -3,6 +3,7 @@
 //! [`PhpGeneration`] owns the parts and passes events from one to the other. Each part owns its state:
 //!
 //! - [`prototype`]: its process, its start, its death, and whether it answers
+//! - [`worker_pool`]: the workers that run the same script; all of the following belong to one of these pools
 //! - [`worker_set`]: the workers, the channel, and the workers' deaths
 //! - [`boots`]: in worker mode, from the fork of a worker until it is ready
 //! - [`scaling`]: how many workers there are, from which are idle and, with `auto`, what they use
@@ -20,6 +21,7 @@ pub mod prototype;
 pub mod recording;
 mod scaling;
 mod stopped_processes;
+pub mod worker_pool;
 mod worker_report;
 mod worker_set;
 
@@ -31,19 +33,14 @@ use crate::os::identity::UserAccount;
 use crate::os::processes::process::{PidClaim, Process};
 use crate::plan::php::Php;
 use crate::plan::php_application::{PhpPlan, Release};
-use crate::policy::sizing::Reason;
-use crate::policy::workers::Workers;
-use boots::Boots;
-use howdah_channel::{ControlEnd, Geometry, WorkerId};
+use howdah_channel::{ControlEnd, WorkerId};
 use howdah_protocol::messages::process_end::ProcessEnd;
-use howdah_protocol::messages::prototype::{FromPrototype, ToPrototype};
+use howdah_protocol::messages::prototype::{FromPrototype, PoolWorker, ToPrototype};
 use howdah_protocol::messages::router::{GenerationBoot, ToRouter};
-use overdue::OverdueRequests;
 use prototype::{BootResources, BrokenRule, LoadedPhp, Prototype, PrototypeDeath};
 use recording::{Recorder, RecordingOutcome, Subject};
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
-use scaling::Scaling;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
@@ -51,7 +48,8 @@ use std::time::{Duration, Instant};
 use stopped_processes::StoppedProcesses;
 use tokio::sync::oneshot;
 
-use worker_set::{WorkerExit, WorkerSet};
+use worker_pool::{PoolReport, WorkerPool};
+use worker_set::WorkerExit;
 
 /// A running PHP application.
 #[derive(Debug)]
@@ -63,9 +61,8 @@ pub struct PhpGeneration {
     /// One eventfd for each router thread.
     bells: Vec<OwnedFd>,
     prototype: Prototype,
-    workers: WorkerSet,
-    scaling: Scaling,
-    overdue: OverdueRequests,
+    /// The first one has the number of the generation.
+    pools: Vec<WorkerPool>,
     stopped: StoppedProcesses,
     recorder: Recorder,
     cpu_shares: CpuShares,
@@ -92,19 +89,16 @@ impl PhpGeneration {
     /// # Errors
     /// When there is no memory or no descriptor for it.
     pub fn new(id: u64, plan: PhpPlan, router_threads: u16, now: Instant) -> io::Result<PhpGeneration> {
-        let geometry = Geometry::for_workers(plan.pool.max() as u32, plan.claims(), router_threads);
         let bell = |_| rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let table = Workers::new(plan.pool.at_start() as u32).at_most(plan.pool.max());
-        let script = plan.worker_script.as_ref().map(|script| script.filename.display().to_string());
-        let boots = Boots::new(plan.name.clone(), script, plan.confined.machine().cores());
+        let pool = |(number, pool)| WorkerPool::new(number, &plan, pool, router_threads, now);
+        let pools: Vec<_> = (id..).zip(&plan.pools).map(pool).collect::<Result<_, _>>()?;
+        let threads = pools.first().map_or(router_threads, |pool| pool.workers.control.geometry().threads);
         Ok(PhpGeneration {
             id,
             born: now,
-            workers: WorkerSet::new(id, plan.name.clone(), table, ControlEnd::create(geometry)?, boots),
-            bells: (0..geometry.threads).map(bell).collect::<Result<_, _>>()?,
+            pools,
+            bells: (0..threads).map(bell).collect::<Result<_, _>>()?,
             prototype: Prototype::new(now),
-            scaling: Scaling::new(&plan, now),
-            overdue: OverdueRequests::new(plan.limits.timeout, plan.name.clone()),
             stopped: StoppedProcesses::new(now),
             recorder: Recorder::new()?,
             cpu_shares: CpuShares::default(),
@@ -120,6 +114,17 @@ impl PhpGeneration {
     /// Its number.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Whether this is the number of one of its pools.
+    pub fn has_pool(&self, id: u64) -> bool {
+        self.pools.iter().any(|pool| pool.id == id)
+    }
+
+    /// Its pools.
+    pub fn pools(&self) -> impl Iterator<Item = PoolReport<'_>> {
+        let now = Instant::now();
+        self.pools.iter().map(move |pool| pool.report(now))
     }
 
     /// Its application's name.
@@ -159,68 +164,79 @@ impl PhpGeneration {
 
     /// Whether it works: PHP is loaded, and a worker was forked. In worker mode, all workers have booted.
     pub fn is_proven(&self) -> bool {
-        self.prototype.is_proven() && self.workers.boots.is_proven()
+        self.prototype.is_proven() && self.pools.iter().all(|pool| pool.workers.boots.is_proven())
     }
 
     /// Why PHP or the worker script does not start. `None` while it may still do so.
     pub fn failure(&self) -> Option<&str> {
-        self.prototype.failure().or(self.workers.boots.failure())
+        let of_boots = || self.pools.iter().find_map(|pool| pool.workers.boots.failure());
+        self.prototype.failure().or_else(of_boots)
     }
 
     /// How many workers there should be.
     pub fn processes(&self) -> usize {
-        self.workers.table.target()
+        self.pools.iter().map(|pool| pool.workers.table.target()).sum()
     }
 
     /// How many of its workers run, and how many are being started.
     pub fn process_counts(&self) -> (usize, usize) {
-        let (running, starting) = self.workers.table.counts();
-        let booting = self.workers.count_booting();
-        (running.saturating_sub(booting), starting + booting)
+        let counts = self.pools.iter().map(WorkerPool::counts);
+        counts.fold((0, 0), |(running, starting), pool| (running + pool.0, starting + pool.1))
     }
 
-    /// Why there are as many workers as there are, with `"processes": "auto"`.
-    pub fn reason(&self) -> Option<Reason> {
-        self.scaling.reason(&self.workers, Instant::now())
-    }
-
-    /// How much memory its new workers will take, in bytes: the kernel does not count it yet.
-    pub fn promised(&self, now: Instant) -> u64 {
-        self.scaling.promised(&self.workers, now)
+    /// How much memory the new workers of its pools, without this one, will take, in bytes: the kernel does not count it
+    /// yet.
+    pub fn promised_without(&self, id: u64, now: Instant) -> u64 {
+        let others = self.pools.iter().filter(|pool| pool.id != id);
+        others.map(|pool| pool.scaling.promised(&pool.workers, now)).sum()
     }
 
     /// A report of each worker. All of them are leaving if the generation drains.
     pub fn process_reports(&mut self, drains: bool, now: Instant) -> Vec<ProcessReport> {
-        let workers: Vec<_> = self.workers.table.alive().collect();
-        let lives = |pid| workers.iter().any(|(_, process)| process.is_some_and(|it| it.pid.as_raw_pid() == pid));
+        let lives = |pid| self.pools.iter().flat_map(WorkerPool::processes).any(|it| it.pid.as_raw_pid() == pid);
         self.cpu_shares.retain(lives);
-        let report = |(worker, process)| {
-            let is_leaving = drains || self.workers.table.is_leaving(worker);
-            worker_report::of(&self.workers.control, worker, process, is_leaving, &mut self.cpu_shares, now)
-        };
-        workers.into_iter().map(report).collect()
+        let mut reports = Vec::new();
+        for pool in &self.pools {
+            for (worker, process) in pool.workers.table.alive() {
+                let is_leaving = drains || pool.workers.table.is_leaving(worker);
+                let control = &pool.workers.control;
+                let report = worker_report::of(control, worker, process, is_leaving, &mut self.cpu_shares, now);
+                reports.push(ProcessReport { worker_script: pool.script.clone(), ..report });
+            }
+        }
+        reports
     }
 
-    /// The state of each worker, without a look at /proc. All of them are leaving if the generation drains.
-    pub fn process_states(&self, drains: bool) -> Vec<ReportedState> {
-        let state = |(worker, process)| {
-            let is_leaving = drains || self.workers.table.is_leaving(worker);
-            worker_report::state(&self.workers.control, worker, process, is_leaving)
+    /// The state of each worker with the script of its pool, without a look at /proc. All of them are leaving if the
+    /// generation drains.
+    pub fn process_states(&self, drains: bool) -> Vec<(Option<&str>, ReportedState)> {
+        let of_pool = |pool: &'_ WorkerPool| {
+            let state = |(worker, process)| {
+                let is_leaving = drains || pool.workers.table.is_leaving(worker);
+                worker_report::state(&pool.workers.control, worker, process, is_leaving)
+            };
+            pool.workers.table.alive().map(state).collect::<Vec<_>>()
         };
-        self.workers.table.alive().map(state).collect()
+        self.pools
+            .iter()
+            .flat_map(|pool| of_pool(pool).into_iter().map(|state| (pool.script.as_deref(), state)))
+            .collect()
     }
 
     /// How much memory its workers have for themselves, in bytes.
     pub fn private_bytes(&self) -> u64 {
-        self.workers.table.alive().filter_map(|(_, process)| process?.private_bytes()).sum()
+        self.pools.iter().flat_map(WorkerPool::processes).filter_map(Process::private_bytes).sum()
     }
 
     /// The numbers of its workers.
     pub fn tally(&self) -> ProcessTally {
-        let mut tally = self.workers.tally;
-        self.workers.ids().filter_map(|worker| self.workers.control.account(worker)).for_each(|account| {
-            tally.add_account(account);
-        });
+        let mut tally = ProcessTally::default();
+        for WorkerPool { workers, .. } in &self.pools {
+            tally.add(workers.tally);
+            workers.ids().filter_map(|worker| workers.control.account(worker)).for_each(|account| {
+                tally.add_account(account);
+            });
+        }
         tally
     }
 
@@ -231,24 +247,33 @@ impl PhpGeneration {
     /// # Errors
     /// When there is no memory or no descriptor for them.
     pub fn for_router(&self) -> io::Result<Vec<(ToRouter, Vec<OwnedFd>)>> {
-        let [_, log] = self.plan.outputs.files()?;
-        let boot = GenerationBoot {
-            id: self.id,
-            application: self.plan.name.clone(),
-            geometry: self.workers.control.geometry(),
-            spare_workers: self.plan.pool.spare().map(|spare| spare as u32),
-            timeout_ms: self.plan.limits.timeout.map(|timeout| timeout.as_millis() as u64),
-            queue_timeout_ms: self.plan.limits.queue_timeout.as_millis() as u64,
-            server_software: self.plan.environment.variables.get("SERVER_SOFTWARE").cloned(),
-            has_log: log.is_some(),
-        };
-        let mut descriptors = self.channel()?;
-        // In a file, because the paths may be long.
-        descriptors.insert(1, memory_file(&serde_json::to_vec(&self.plan.release.paths)?)?);
-        descriptors.extend(log.map(OwnedFd::from));
-        let started = |worker| (ToRouter::WorkerStarted { generation: self.id, worker }, Vec::new());
-        let first = (ToRouter::AddGeneration(boot), descriptors);
-        Ok(std::iter::once(first).chain(self.workers.ids().map(started)).collect())
+        // The first pool is last: its message names the others.
+        let mut messages = Vec::new();
+        for (pool, plan) in self.pools.iter().zip(&self.plan.pools).rev() {
+            let [_, log] = self.plan.outputs.files()?;
+            let is_first = pool.id == self.id;
+            let boot = GenerationBoot {
+                id: pool.id,
+                pool_of: (!is_first).then_some(self.id),
+                pools: if is_first { self.pools.iter().skip(1).map(|pool| pool.id).collect() } else { Vec::new() },
+                application: self.plan.name.clone(),
+                geometry: pool.workers.control.geometry(),
+                spare_workers: plan.policy.spare().map(|spare| spare as u32),
+                timeout_ms: self.plan.limits.timeout.map(|timeout| timeout.as_millis() as u64),
+                queue_timeout_ms: self.plan.limits.queue_timeout.as_millis() as u64,
+                server_software: self.plan.environment.variables.get("SERVER_SOFTWARE").cloned(),
+                has_log: log.is_some(),
+            };
+            let mut descriptors = vec![pool.workers.control.memfd().try_clone_to_owned()?];
+            // In a file, because the paths may be long.
+            descriptors.push(memory_file(&serde_json::to_vec(&self.plan.release.paths)?)?);
+            descriptors.extend(self.bells()?);
+            descriptors.extend(log.map(OwnedFd::from));
+            messages.push((ToRouter::AddGeneration(boot), descriptors));
+            let started = |worker| (ToRouter::WorkerStarted { generation: pool.id, worker }, Vec::new());
+            messages.extend(pool.workers.ids().map(started));
+        }
+        Ok(messages)
     }
 
     /// The requests of its warm-up, in a file.
@@ -261,32 +286,42 @@ impl PhpGeneration {
 
     /// The notices for the router, once.
     pub fn take_notices(&mut self) -> Vec<ToRouter> {
-        self.workers.take_notices()
+        self.pools.iter_mut().flat_map(|pool| pool.workers.take_notices()).collect()
     }
 
-    /// The router found too few idle workers for the requests that wait. `promised` is the memory that new workers of
-    /// other applications will take, in bytes.
-    pub fn on_workers_wanted(&mut self, waiting: u64, promised: u64, now: Instant) {
+    /// The router found too few idle workers in a pool for the requests that wait. `promised` is the memory that new workers
+    /// of other pools and applications will take, in bytes.
+    pub fn on_workers_wanted(&mut self, id: u64, waiting: u64, promised: u64, now: Instant) {
         let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
-        self.scaling.on_workers_wanted(waiting, promised, &mut self.workers, now);
+        if let Some(pool) = self.pool_mut(id) {
+            pool.scaling.on_workers_wanted(waiting, promised, &mut pool.workers, now);
+        }
         self.on_time(now);
     }
 
     /// The router reports that a worker takes longer for this request than `limits/timeout` allows.
-    pub fn on_overdue(&mut self, worker: WorkerId, request: (u16, u32), now: Instant) {
-        self.overdue.on_report(worker, request, &self.workers, now);
+    pub fn on_overdue(&mut self, id: u64, worker: WorkerId, request: (u16, u32), now: Instant) {
+        if let Some(pool) = self.pool_mut(id) {
+            pool.overdue.on_report(worker, request, &pool.workers, now);
+        }
     }
 
-    /// A worker broke the channel's rules: all workers are replaced.
-    pub fn replace_workers(&mut self, now: Instant) {
-        self.workers.replace_all(now);
+    /// A worker of this pool broke the channel's rules: all its workers are replaced.
+    pub fn replace_workers(&mut self, id: u64, now: Instant) {
+        if let Some(pool) = self.pool_mut(id) {
+            pool.workers.replace_all(now);
+        }
         self.on_time(now);
+    }
+
+    fn pool_mut(&mut self, id: u64) -> Option<&mut WorkerPool> {
+        self.pools.iter_mut().find(|pool| pool.id == id)
     }
 
     /// Another generation serves its application: most idle workers are retired.
     pub fn on_former(&mut self, now: Instant) {
         self.is_former = true;
-        self.scaling.on_former(&mut self.workers, now);
+        self.pools.iter_mut().for_each(|pool| pool.scaling.on_former(&mut pool.workers, now));
     }
 
     // The API
@@ -298,12 +333,12 @@ impl PhpGeneration {
 
     /// Whether its workers run a worker script.
     pub fn has_worker_script(&self) -> bool {
-        self.plan.worker_script.is_some()
+        self.pools.iter().any(|pool| pool.runs_script)
     }
 
     /// Whether its workers run several requests at a time.
     pub fn is_async(&self) -> bool {
-        self.plan.claims() > 1
+        self.plan.pools.iter().any(|pool| pool.claims() > 1)
     }
 
     /// Begins a recording. A running one is replaced: see [`Self::recording_time_left`].
@@ -316,7 +351,7 @@ impl PhpGeneration {
         duration: Duration,
         now: Instant,
     ) -> io::Result<oneshot::Receiver<RecordingOutcome>> {
-        self.recorder.begin(&self.workers.control, self.workers.ids(), subject, duration, now)
+        self.recorder.begin(&members(&self.pools), subject, duration, now)
     }
 
     /// The warm-up begins: what the processes wrote before does not concern it.
@@ -355,7 +390,7 @@ impl PhpGeneration {
         let handled = match message {
             FromPrototype::Booted { php_version, opcache } => {
                 let booted = self.prototype.on_booted(LoadedPhp { version: php_version, opcache });
-                if self.plan.worker_script.is_some() {
+                if self.has_worker_script() {
                     // Its output until now is no reason why the worker script does not boot.
                     self.prototype.forget_output();
                 }
@@ -371,13 +406,7 @@ impl PhpGeneration {
             FromPrototype::Failed { reason } => self.prototype.on_failed(reason),
             FromPrototype::Moved { pid } => self.prototype.on_moved(pid, &self.plan),
             FromPrototype::WorkerStarted { worker, pid } => self.on_worker_started(worker, pid, now),
-            FromPrototype::WorkerNotForked { worker } => match self.workers.on_not_forked(worker, now) {
-                true => {
-                    self.prototype.on_fork_answer(now);
-                    Ok(())
-                }
-                false => Err("it reported a fork that failed without an order"),
-            },
+            FromPrototype::WorkerNotForked { worker } => self.on_worker_not_forked(worker, now),
             FromPrototype::Pong => {
                 self.prototype.on_pong();
                 Ok(())
@@ -390,14 +419,29 @@ impl PhpGeneration {
         }
     }
 
-    fn on_worker_started(&mut self, worker: WorkerId, pid: i32, now: Instant) -> Result<(), BrokenRule> {
+    fn on_worker_not_forked(&mut self, named: PoolWorker, now: Instant) -> Result<(), BrokenRule> {
+        match self.named_pool(named)?.workers.on_not_forked(named.worker, now) {
+            true => {
+                self.prototype.on_fork_answer(now);
+                Ok(())
+            }
+            false => Err("it reported a fork that failed without an order"),
+        }
+    }
+
+    /// The pool of a worker that the prototype names.
+    fn named_pool(&mut self, named: PoolWorker) -> Result<&mut WorkerPool, BrokenRule> {
+        self.pools.get_mut(usize::from(named.pool)).ok_or("it named a pool of workers that does not exist")
+    }
+
+    fn on_worker_started(&mut self, named: PoolWorker, pid: i32, now: Instant) -> Result<(), BrokenRule> {
         self.prototype.on_fork_answer(now);
         let process = match self.prototype.check_claim(pid) {
             PidClaim::Valid(process) => Some(process),
             PidClaim::Gone => None,
             PidClaim::Invalid => return Err("it reported a pid that is not its child"),
         };
-        if !self.workers.on_started(worker, process) {
+        if !self.named_pool(named)?.workers.on_started(named.worker, process) {
             return Err("it started a worker without an order");
         }
         self.prototype.on_forked();
@@ -406,34 +450,34 @@ impl PhpGeneration {
 
     fn on_worker_exited(
         &mut self,
-        worker: WorkerId,
+        named: PoolWorker,
         pid: i32,
         end: ProcessEnd,
         now: Instant,
     ) -> Result<(), BrokenRule> {
-        let known = self.workers.table.alive().find(|(alive, _)| *alive == worker);
+        let worker = named.worker;
+        let known = self.named_pool(named)?.workers.table.alive().find(|(alive, _)| *alive == worker);
         match known {
             None => Err("it reported the death of a worker that does not live"),
             // The prototype reaps a worker before it reports its death. A worker that still runs would answer a request
             // that is given up.
             Some((_, Some(process))) if process.exists() => Err("it reported a live worker as dead"),
             Some(_) => {
-                self.on_worker_exit(worker, pid, end, now);
+                self.on_worker_exit(usize::from(named.pool), worker, pid, end, now);
                 Ok(())
             }
         }
     }
 
-    fn on_worker_exit(&mut self, worker: WorkerId, pid: i32, end: ProcessEnd, now: Instant) {
+    fn on_worker_exit(&mut self, pool: usize, worker: WorkerId, pid: i32, end: ProcessEnd, now: Instant) {
+        let Some(pool) = self.pools.get_mut(pool) else { return };
         let exit = WorkerExit {
             end,
             is_stopping: self.prototype.is_stopping(),
-            was_overdue: self.overdue.has(worker),
-            may_exit: self.plan.limits.requests.is_some()
-                || self.plan.limits.memory.is_some()
-                || self.plan.worker_script.is_some(),
+            was_overdue: pool.overdue.has(worker),
+            may_exit: self.plan.limits.requests.is_some() || self.plan.limits.memory.is_some() || pool.runs_script,
         };
-        self.workers.on_exit(worker, pid, exit, || self.prototype.last_output(), now);
+        pool.workers.on_exit(worker, pid, exit, || self.prototype.last_output(), now);
     }
 
     /// Kills the prototype if a message to it failed. Another one starts.
@@ -455,8 +499,8 @@ impl PhpGeneration {
             // Another prototype starts when the time is looked at, not now: a change that waits for this generation must
             // see its failure first.
             self.on_prototype_death(death, now);
-        } else if let Some(worker) = self.workers.table.with_pid(dead) {
-            self.on_worker_exit(worker, dead.as_raw_pid(), end, now);
+        } else if let Some((pool, worker)) = self.worker_with_pid(dead) {
+            self.on_worker_exit(pool, worker, dead.as_raw_pid(), end, now);
             self.on_time(now);
         } else {
             return false;
@@ -464,16 +508,25 @@ impl PhpGeneration {
         true
     }
 
+    /// The index of its pool, and its name.
+    fn worker_with_pid(&self, pid: Pid) -> Option<(usize, WorkerId)> {
+        let mut pools = self.pools.iter().enumerate();
+        pools.find_map(|(index, pool)| Some((index, pool.workers.table.with_pid(pid)?)))
+    }
+
     fn on_prototype_death(&mut self, death: PrototypeDeath, now: Instant) {
         match death {
             PrototypeDeath::Expected => {}
-            PrototypeDeath::OrphansWorkers(group) => self.workers.orphan_all(group, now),
+            PrototypeDeath::OrphansWorkers(group) => {
+                let all: Vec<_> = self.pools.iter().flat_map(WorkerPool::processes).collect();
+                self.pools.iter_mut().for_each(|pool| pool.workers.orphan_all(group, &all, now));
+            }
         }
     }
 
     /// Counts workers of a dead prototype as dead once no process can be one of them.
     pub fn settle_orphans(&mut self, now: Instant) {
-        self.workers.settle_orphans(now);
+        self.pools.iter_mut().for_each(|pool| pool.workers.settle_orphans(now));
     }
 
     // Time
@@ -482,13 +535,18 @@ impl PhpGeneration {
     pub fn next_deadline(&self) -> Option<Instant> {
         let (can_fork, is_down) = (self.prototype.can_fork(), self.prototype.is_down());
         let has_prototype = self.prototype.is_up() || is_down;
-        let workers = self.workers.next_deadline(can_fork || is_down).filter(|_| has_prototype);
+        let of_pool = |pool: &WorkerPool| {
+            let deadlines = [
+                pool.workers.next_deadline(can_fork || is_down).filter(|_| has_prototype),
+                pool.scaling.next_deadline().filter(|_| can_fork),
+                pool.overdue.next_deadline(),
+                pool.workers.boots.next_deadline(),
+            ];
+            deadlines.into_iter().flatten().min()
+        };
         let deadlines = [
-            self.prototype.next_deadline(self.workers.table.oldest_fork_order()),
-            workers,
-            self.scaling.next_deadline().filter(|_| can_fork),
-            self.overdue.next_deadline(),
-            self.workers.boots.next_deadline(),
+            self.prototype.next_deadline(self.oldest_fork_order()),
+            self.pools.iter().filter_map(of_pool).min(),
             Some(self.stopped.deadline()).filter(|_| self.prototype.is_up()),
             self.recorder.next_deadline(),
             self.slow_log_at.filter(|_| !self.is_former),
@@ -497,27 +555,37 @@ impl PhpGeneration {
         deadlines.into_iter().flatten().min()
     }
 
+    fn oldest_fork_order(&self) -> Option<Instant> {
+        self.pools.iter().filter_map(|pool| pool.workers.table.oldest_fork_order()).min()
+    }
+
     /// Does what is due: starts a prototype, orders workers, kills processes that should have exited.
     pub fn on_time(&mut self, now: Instant) {
         if self.prototype.is_start_due(now) {
             self.start_prototype(now);
         }
         self.kill_lingering(now);
-        let (workers, oldest_order) = (&self.workers, self.workers.table.oldest_fork_order());
-        self.prototype.on_time(&self.plan, oldest_order, || workers.has_dead(), now);
-        self.overdue.on_time(&self.workers, now);
+        let oldest_order = self.oldest_fork_order();
+        let has_dead = || self.pools.iter().any(|pool| pool.workers.has_dead());
+        self.prototype.on_time(&self.plan, oldest_order, has_dead, now);
         self.warn_of_stopped(now);
-        self.recorder.on_time(&self.workers.control, self.workers.ids(), now);
+        self.recorder.on_time(|| members(&self.pools), now);
         self.rotate_slow_log(now);
-        self.workers.kill_expired_orphans(now);
-        self.workers.look_at_boots(now);
-        if self.is_proven() {
-            self.scaling.on_proven();
+        for pool in &mut self.pools {
+            pool.overdue.on_time(&pool.workers, now);
+            pool.workers.kill_expired_orphans(now);
+            pool.workers.look_at_boots(now);
         }
-        if self.prototype.can_fork() {
-            self.scaling.on_time(&mut self.workers, now);
-            for worker in self.workers.start_due(now) {
-                self.prototype.send(ToPrototype::StartWorker(worker));
+        let (is_proven, can_fork) = (self.is_proven(), self.prototype.can_fork());
+        for (index, pool) in (0..).zip(&mut self.pools) {
+            if is_proven {
+                pool.scaling.on_proven();
+            }
+            if can_fork {
+                pool.scaling.on_time(&mut pool.workers, now);
+                for worker in pool.workers.start_due(now) {
+                    self.prototype.send(ToPrototype::StartWorker(PoolWorker { pool: index, worker }));
+                }
             }
         }
     }
@@ -528,7 +596,7 @@ impl PhpGeneration {
             return;
         }
         let prototype = self.prototype.pid().and_then(Process::find);
-        let workers = self.workers.table.alive().filter_map(|(_, process)| process);
+        let workers = self.pools.iter().flat_map(WorkerPool::processes);
         let stopped = prototype.into_iter().chain(workers).filter(|process| process.is_stopped_by_signal()).collect();
         for process in self.stopped.look(stopped, now) {
             let is_prototype = prototype == Some(process);
@@ -546,25 +614,28 @@ impl PhpGeneration {
     fn start_prototype(&mut self, now: Instant) {
         let resources = self.boot_resources();
         match self.prototype.start(&self.plan, resources, now) {
-            Ok(()) => self.overdue.begin(now),
+            Ok(()) => self.pools.iter_mut().for_each(|pool| pool.overdue.begin(now)),
             Err(death) => self.on_prototype_death(death, now),
         }
     }
 
     fn boot_resources(&self) -> io::Result<BootResources> {
         Ok(BootResources {
-            geometry: self.workers.control.geometry(),
-            channel: self.channel()?,
+            channels: self
+                .pools
+                .iter()
+                .map(|pool| Ok((pool.workers.control.geometry(), pool.workers.control.memfd().try_clone_to_owned()?)))
+                .collect::<io::Result<_>>()?,
+            bells: self.bells()?,
             samples: self.recorder.file()?,
             // A generation that has run goes on running if a script is missing for a moment.
             checks_paths: !self.prototype.is_proven(),
         })
     }
 
-    /// The channel's memory, and its eventfds.
-    fn channel(&self) -> io::Result<Vec<OwnedFd>> {
-        let memory = self.workers.control.memfd().try_clone_to_owned();
-        std::iter::once(memory).chain(self.bells.iter().map(OwnedFd::try_clone)).collect()
+    /// The eventfds of the router's threads, which all pools share.
+    fn bells(&self) -> io::Result<Vec<OwnedFd>> {
+        self.bells.iter().map(OwnedFd::try_clone).collect()
     }
 
     fn rotate_slow_log(&mut self, now: Instant) {
@@ -583,8 +654,8 @@ impl PhpGeneration {
     /// only scripts still run that go on after their answer, or after their client has left.
     pub fn stop(&mut self, now: Instant) {
         self.kill_at.get_or_insert(now + SCRIPT_GRACE);
-        self.recorder.abort(&self.workers.control, self.workers.ids());
-        self.workers.control.stop_all();
+        self.recorder.abort(&members(&self.pools));
+        self.pools.iter_mut().for_each(|pool| pool.workers.control.stop_all());
         self.prototype.stop();
     }
 
@@ -597,7 +668,7 @@ impl PhpGeneration {
 
     /// Whether no process is left.
     pub fn is_over(&self) -> bool {
-        self.prototype.is_ended() && self.workers.are_over()
+        self.prototype.is_ended() && self.pools.iter().all(|pool| pool.workers.are_over())
     }
 
     /// Kills processes that did not exit in time.
@@ -614,8 +685,13 @@ impl PhpGeneration {
 
     fn kill_all(&self) {
         self.prototype.kill_group();
-        self.workers.kill_all();
+        self.pools.iter().for_each(|pool| pool.workers.kill_all());
     }
+}
+
+/// The channels and workers of all pools.
+fn members(pools: &[WorkerPool]) -> Vec<(&ControlEnd, Vec<WorkerId>)> {
+    pools.iter().map(WorkerPool::members).collect()
 }
 
 #[cfg(test)]

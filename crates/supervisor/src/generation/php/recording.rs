@@ -71,24 +71,25 @@ impl Recorder {
         self.recording.as_ref().map(|recording| recording.until.saturating_duration_since(now))
     }
 
-    /// Begins a recording of these workers. A running one is replaced.
+    /// Begins a recording of the workers with these channels. A running one is replaced.
     ///
     /// # Errors
     /// When the file cannot be emptied.
     pub fn begin(
         &mut self,
-        control: &ControlEnd,
-        workers: impl Iterator<Item = WorkerId>,
+        pools: &[(&ControlEnd, Vec<WorkerId>)],
         subject: Subject,
         duration: Duration,
         now: Instant,
     ) -> io::Result<oneshot::Receiver<RecordingOutcome>> {
         rustix::fs::ftruncate(&self.lines, 0)?;
         match subject {
-            Subject::Stacks(rate) => control.sample(rate, workers),
+            Subject::Stacks(rate) => {
+                pools.iter().for_each(|(control, workers)| control.sample(rate, workers.iter().copied()));
+            }
             Subject::KeptMemory => {
                 self.memory_recordings = self.memory_recordings.wrapping_add(1).max(1);
-                control.record_memory(self.memory_recordings);
+                pools.iter().for_each(|(control, _)| control.record_memory(self.memory_recordings));
             }
         }
         let (sender, outcome) = oneshot::channel();
@@ -102,24 +103,26 @@ impl Recorder {
     }
 
     /// Ends a recording whose time is over, or whose receiver has gone.
-    pub fn on_time(&mut self, control: &ControlEnd, workers: impl Iterator<Item = WorkerId>, now: Instant) {
+    pub fn on_time<'p>(&mut self, pools: impl FnOnce() -> Vec<(&'p ControlEnd, Vec<WorkerId>)>, now: Instant) {
         let Some(recording) = &mut self.recording else { return };
         recording.look_at = now + LOOK;
         if recording.until <= now || recording.outcome.is_closed() {
             let outcome = self.read().map_err(|error| format!("cannot read what its workers wrote: {error}"));
-            self.end(outcome, control, workers);
+            self.end(outcome, &pools());
         }
     }
 
     /// Ends a recording early, because the application exits or is restarted.
-    pub fn abort(&mut self, control: &ControlEnd, workers: impl Iterator<Item = WorkerId>) {
-        self.end(Err("it stopped or was restarted meanwhile; try again".to_owned()), control, workers);
+    pub fn abort(&mut self, pools: &[(&ControlEnd, Vec<WorkerId>)]) {
+        self.end(Err("it stopped or was restarted meanwhile; try again".to_owned()), pools);
     }
 
-    fn end(&mut self, outcome: RecordingOutcome, control: &ControlEnd, workers: impl Iterator<Item = WorkerId>) {
+    fn end(&mut self, outcome: RecordingOutcome, pools: &[(&ControlEnd, Vec<WorkerId>)]) {
         let Some(recording) = self.recording.take() else { return };
-        control.sample(0, workers);
-        control.record_memory(0);
+        for (control, workers) in pools {
+            control.sample(0, workers.iter().copied());
+            control.record_memory(0);
+        }
         let _ = rustix::fs::ftruncate(&self.lines, 0);
         let _ = recording.outcome.send(outcome);
     }

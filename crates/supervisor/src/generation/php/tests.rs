@@ -27,7 +27,6 @@ impl Fake {
         let plan = PhpPlan {
             needs: Vec::new(),
             written: Vec::new(),
-            worker_script: None,
             name: "shop".to_owned(),
             php: Php { version: "8.2".parse::<PhpVersion>().unwrap(), executable },
             account: UserAccount::default(),
@@ -36,7 +35,10 @@ impl Fake {
             outputs: Outputs::default(),
             environment: Environment::default(),
             working_directory: None,
-            pool: crate::policy::pool::PoolPolicy::new(howdah_config::Processes::Fixed(2), 2.0),
+            pools: vec![crate::plan::php_application::PoolPlan {
+                script: None,
+                policy: crate::policy::pool::PoolPolicy::new(howdah_config::Processes::Fixed(2), 2.0),
+            }],
             limits: Default::default(),
             release: Default::default(),
             slow_log: None,
@@ -51,7 +53,7 @@ impl Fake {
     fn booted(script: &str) -> Fake {
         let mut fake = Fake::new(script);
         fake.receive(FromPrototype::Booted { php_version: "8.2.0".to_owned(), opcache: true });
-        assert_eq!(fake.generation.workers.table.alive().count(), 2);
+        assert_eq!(fake.generation.pools[0].workers.table.alive().count(), 2);
         fake
     }
 
@@ -133,6 +135,11 @@ impl Drop for Neighbour {
 
 const FIRST: WorkerId = WorkerId { index: 0, incarnation: 0 };
 const UNKNOWN: WorkerId = WorkerId { index: 7, incarnation: 7 };
+/// A worker of the only pool.
+fn in_pool(worker: WorkerId) -> PoolWorker {
+    PoolWorker { pool: 0, worker }
+}
+
 const SLEEP: &str = "exec sleep 1000";
 const NOT_ITS_CHILD: BrokenRule = "it reported a pid that is not its child";
 const MOVED_ELSEWHERE: BrokenRule = "it moved to a process that is not its child";
@@ -144,7 +151,7 @@ async fn a_stranger_that_is_called_a_worker_lives_and_the_prototype_dies() {
     for worker in [FIRST, UNKNOWN] {
         let mut neighbour = Neighbour::new();
         let mut fake = Fake::booted(SLEEP);
-        fake.receive(FromPrototype::WorkerStarted { worker, pid: neighbour.pid() });
+        fake.receive(FromPrototype::WorkerStarted { worker: in_pool(worker), pid: neighbour.pid() });
         fake.assert_breach(NOT_ITS_CHILD);
         neighbour.assert_alive();
     }
@@ -154,8 +161,8 @@ async fn a_stranger_that_is_called_a_worker_lives_and_the_prototype_dies() {
 async fn a_stranger_is_not_killed_when_all_workers_are_replaced() {
     let mut neighbour = Neighbour::new();
     let mut fake = Fake::booted(SLEEP);
-    fake.generation.replace_workers(fake.now);
-    fake.receive(FromPrototype::WorkerStarted { worker: FIRST, pid: neighbour.pid() });
+    fake.generation.replace_workers(1, fake.now);
+    fake.receive(FromPrototype::WorkerStarted { worker: in_pool(FIRST), pid: neighbour.pid() });
     fake.assert_breach(NOT_ITS_CHILD);
     neighbour.assert_alive();
 }
@@ -164,7 +171,7 @@ async fn a_stranger_is_not_killed_when_all_workers_are_replaced() {
 async fn numbers_that_name_no_process_are_no_workers() {
     for pid in [0, -1, i32::MIN, 1, std::process::id() as i32] {
         let mut fake = Fake::booted(SLEEP);
-        fake.receive(FromPrototype::WorkerStarted { worker: FIRST, pid });
+        fake.receive(FromPrototype::WorkerStarted { worker: in_pool(FIRST), pid });
         fake.assert_breach(NOT_ITS_CHILD);
     }
 }
@@ -176,7 +183,11 @@ async fn a_prototype_that_boots_twice_or_reports_an_unknown_death_is_killed() {
         (FromPrototype::Booted { php_version: String::new(), opcache: true }, "it booted twice"),
         (FromPrototype::Failed { reason: String::new() }, "it failed to boot after it had booted"),
         (
-            FromPrototype::WorkerExited { worker: UNKNOWN, pid: 1, end },
+            FromPrototype::WorkerExited { worker: PoolWorker { pool: 1, worker: FIRST }, pid: 1, end },
+            "it named a pool of workers that does not exist",
+        ),
+        (
+            FromPrototype::WorkerExited { worker: in_pool(UNKNOWN), pid: 1, end },
             "it reported the death of a worker that does not live",
         ),
     ] {
@@ -192,7 +203,7 @@ async fn a_message_of_a_dead_prototype_harms_no_process() {
     let mut fake = Fake::booted("exit 0");
     let pid = fake.prototype();
     rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
-    fake.receive(FromPrototype::WorkerStarted { worker: UNKNOWN, pid: neighbour.pid() });
+    fake.receive(FromPrototype::WorkerStarted { worker: in_pool(UNKNOWN), pid: neighbour.pid() });
     fake.generation.on_death(pid, ProcessEnd::Code(0), fake.now);
     neighbour.assert_alive();
 }
@@ -224,7 +235,10 @@ async fn a_prototype_that_does_not_answer_probes_is_killed() {
     for answers in [true, false] {
         let mut fake = Fake::booted(SLEEP);
         for index in [0, 1] {
-            fake.receive(FromPrototype::WorkerStarted { worker: WorkerId { index, incarnation: 0 }, pid: GONE });
+            fake.receive(FromPrototype::WorkerStarted {
+                worker: in_pool(WorkerId { index, incarnation: 0 }),
+                pid: GONE,
+            });
         }
         for asked in 1..=MAX_UNANSWERED {
             fake.generation.on_time(fake.now + interval() * asked);
@@ -294,10 +308,10 @@ async fn a_live_worker_cannot_be_reported_dead() {
     let file = folder.path().join("pids");
     let mut fake = Fake::booted(&format!("sleep 1000 & echo $! >> {}; wait", file.display()));
     let pid = pids(&file, 1)[0];
-    fake.receive(FromPrototype::WorkerStarted { worker: FIRST, pid });
+    fake.receive(FromPrototype::WorkerStarted { worker: in_pool(FIRST), pid });
     assert!(fake.generation.is_proven());
-    fake.receive(FromPrototype::WorkerExited { worker: FIRST, pid, end: ProcessEnd::Code(0) });
-    assert_eq!(fake.generation.workers.table.alive().count(), 2, "it counts as alive");
+    fake.receive(FromPrototype::WorkerExited { worker: in_pool(FIRST), pid, end: ProcessEnd::Code(0) });
+    assert_eq!(fake.generation.pools[0].workers.table.alive().count(), 2, "it counts as alive");
     assert_eq!(fake.reap_prototype(), ProcessEnd::Signal(9));
     let _ = rustix::process::kill_process(Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL);
 }

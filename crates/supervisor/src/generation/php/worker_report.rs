@@ -48,6 +48,7 @@ pub fn of(
         method,
         url,
         script,
+        worker_script: None,
         running_for: current.map(|current| monotonic().saturating_sub(current.began)),
         cpu_share: pid.zip(cpu_time).map(|(pid, cpu)| shares.share(pid, cpu, now)),
         cpu_time,

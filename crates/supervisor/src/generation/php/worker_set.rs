@@ -33,6 +33,8 @@ pub struct WorkerSet {
     pub tally: ProcessTally,
     /// The process groups of dead prototypes that may have a worker whose pid is not known.
     orphan_groups: Vec<Pid>,
+    /// The workers of other pools when the last prototype died: they are in its process group, too.
+    of_other_pools: Vec<Process>,
     /// A worker broke the channel's rules: none is started before all are dead.
     is_replacing: bool,
     /// The delay before workers start again after that.
@@ -70,6 +72,7 @@ impl WorkerSet {
             boots,
             tally: ProcessTally::default(),
             orphan_groups: Vec::new(),
+            of_other_pools: Vec::new(),
             is_replacing: false,
             replacement_backoff: Backoff::default(),
             started_from: None,
@@ -222,8 +225,10 @@ impl WorkerSet {
         format!("{end}{cause}{next}")
     }
 
-    /// The prototype is dead: its workers finish their requests and exit.
-    pub fn orphan_all(&mut self, group: Option<Pid>, now: Instant) {
+    /// The prototype is dead: its workers finish their requests and exit. `all` are the processes of all its pools.
+    pub fn orphan_all(&mut self, group: Option<Pid>, all: &[Process], now: Instant) {
+        let is_own = |process: &&Process| self.table.alive().any(|(_, own)| own == Some(**process));
+        self.of_other_pools = all.iter().filter(|process| !is_own(process)).copied().collect();
         for (worker, process) in self.table.orphan_all(now) {
             match process {
                 // The prototype reaped it, but died before it could report that.
@@ -297,7 +302,8 @@ impl WorkerSet {
     /// The children of the supervisor in the groups of dead prototypes that are no known worker.
     fn unknown_children(&self) -> Vec<Process> {
         let of_dead = |group: i32| self.orphan_groups.iter().any(|dead| dead.as_raw_pid() == group);
-        let is_known = |process| self.table.alive().any(|(_, worker)| worker == Some(process));
+        let is_own = |process| self.table.alive().any(|(_, worker)| worker == Some(process));
+        let is_known = |process| is_own(process) || self.of_other_pools.contains(&process);
         let children = process::children().into_iter().filter(|child| !child.dead && of_dead(child.group));
         children.map(|child| child.process).filter(|process| !is_known(*process)).collect()
     }

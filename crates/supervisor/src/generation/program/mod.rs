@@ -184,6 +184,7 @@ impl ProgramGeneration {
                 method: None,
                 url: None,
                 script: None,
+                worker_script: None,
                 running_for: None,
                 cpu_share: cpu_time.map(|cpu| shares.share(pid, cpu, now)),
                 cpu_time,

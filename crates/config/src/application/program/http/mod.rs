@@ -31,6 +31,7 @@ pub(crate) const OPTIONS: Options = Options {
         "response_timeout",
         "drain_timeout",
         "stop_timeout",
+        "send_file",
     ],
     unsupported: &[],
 };

@@ -5,8 +5,8 @@ use super::running::{Moved, Outcome, RunningRequest, Trouble, Wait};
 use super::wake::Wakes;
 use crate::backends::buffering::spool::SpoolLimits;
 use crate::backends::php::admission::RequestKind;
-use crate::backends::php::generation::SharedGeneration;
-use crate::backends::script::ScriptFiles;
+use crate::backends::php::generation::{ScriptPool, SharedGeneration};
+use crate::backends::script::{Script, ScriptFiles};
 use crate::report::spawn_essential;
 use crate::request::log_context::LoggedApplication;
 use crate::response::failure::Failure;
@@ -18,6 +18,7 @@ use howdah_protocol::messages::router::FromRouter;
 use http::Uri;
 use std::cell::RefCell;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,8 @@ use tokio::time::{Instant, sleep_until};
 pub struct GenerationPort {
     /// The generation.
     pub generation: Arc<SharedGeneration>,
+    /// The ports to the pools of its worker scripts, in the order of [`SharedGeneration::pools`].
+    pools: Vec<Rc<GenerationPort>>,
     /// Its application, for the log lines of requests.
     pub application: Rc<LoggedApplication>,
     /// The thread's lookups of the generation's scripts.
@@ -56,8 +59,9 @@ const NAME_CHARS: usize = 300;
 
 impl GenerationPort {
     /// A thread's port.
-    pub fn new(generation: Arc<SharedGeneration>, thread: u16) -> GenerationPort {
+    pub fn new(generation: Arc<SharedGeneration>, pools: Vec<Rc<GenerationPort>>, thread: u16) -> GenerationPort {
         GenerationPort {
+            pools,
             application: LoggedApplication::new(generation.application.clone(), generation.log.clone()),
             script_files: ScriptFiles::below(generation.paths.rootfs()),
             wakes: Wakes::new(Arc::clone(&generation)),
@@ -67,6 +71,23 @@ impl GenerationPort {
             head: RefCell::default(),
             spool_limits: SPOOL_LIMITS,
         }
+    }
+
+    /// The worker script whose `match` has this path, and its port.
+    pub fn script_of_path(&self, path: &[u8]) -> Option<(&Rc<GenerationPort>, Script)> {
+        let mut pools = self.generation.pools.iter().zip(&self.pools);
+        let has_path = |pool: &ScriptPool| pool.paths.as_ref().is_some_and(|paths| paths.matches(path));
+        pools.find(|(pool, _)| has_path(pool)).map(|(pool, port)| (port, Script::fixed(&pool.script)))
+    }
+
+    /// The port to the workers that run this script.
+    pub fn port_of_script<'p>(self: &'p Rc<Self>, script: &Script) -> &'p Rc<GenerationPort> {
+        let is_same = |pool: &ScriptPool| {
+            script.name.strip_prefix(b"/") == Some(pool.script.name.as_bytes())
+                || script.filename == pool.script.filename.as_os_str().as_bytes()
+        };
+        let mut pools = self.generation.pools.iter().zip(&self.pools);
+        pools.find(|(pool, _)| is_same(pool)).map_or(self, |(_, port)| port)
     }
 
     /// Rejects a request before its body is read, if it would be rejected afterwards.

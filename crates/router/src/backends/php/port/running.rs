@@ -159,9 +159,8 @@ impl RunningRequest {
 
 /// Moves the available part of the response from the slot into the spool.
 fn receive(exchange: &mut Exchange, spool: &mut Spool) -> Result<(), Trouble> {
-    if let Some(memory) = spool.memory() {
-        exchange.read(memory).map_err(Trouble::Violation)?;
-        return Ok(());
+    if let Some(read) = spool.append(|memory| exchange.read(memory)) {
+        return read.map(drop).map_err(Trouble::Violation);
     }
     let mut bytes = Vec::new();
     exchange.read(&mut bytes).map_err(Trouble::Violation)?;

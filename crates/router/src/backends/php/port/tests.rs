@@ -67,6 +67,8 @@ impl Setup {
         let control = ControlEnd::create(geometry).unwrap();
         let channel = RouterEnd::attach(control.memfd(), geometry).unwrap();
         let boot = GenerationBoot {
+            pool_of: None,
+            pools: Vec::new(),
             id: 1,
             application: "app".into(),
             geometry,
@@ -77,9 +79,14 @@ impl Setup {
             has_log: false,
         };
         let (supervisor, ours) = ControlSocket::pair().unwrap();
-        let generation =
-            SharedGeneration::new(boot, channel, Vec::new(), &SupervisorLink::new(Arc::new(ours)).expect("a thread"));
-        let mut port = GenerationPort::new(Arc::new(generation), 0);
+        let generation = SharedGeneration::new(
+            boot,
+            channel,
+            Vec::new(),
+            &SupervisorLink::new(Arc::new(ours)).expect("a thread"),
+            None,
+        );
+        let mut port = GenerationPort::new(Arc::new(generation), Vec::new(), 0);
         port.spool_limits = spool_limits;
         Setup { control, port: Rc::new(port), _supervisor: supervisor }
     }

@@ -397,9 +397,10 @@ impl Prototype {
             }
             Some(BootStep::Fail) => {
                 let seconds = boot_timeout::timeout().as_secs();
-                let suspect = match &plan.worker_script {
-                    Some(script) if script.preboot => "its worker script hang before it asks for a request",
-                    _ => "its opcache.preload hang",
+                let preboots = plan.pools.iter().any(|pool| pool.script.as_ref().is_some_and(|script| script.preboot));
+                let suspect = match preboots {
+                    true => "its worker script hang before it asks for a request",
+                    false => "its opcache.preload hang",
                 };
                 self.failure = Some(format!("it took more than {seconds} s; does {suspect}?"));
                 process.kill_group();

@@ -11,12 +11,12 @@ use crate::os::processes::link::ChildLink;
 use crate::os::processes::process::{self, PidClaim, Process};
 use crate::os::processes::{reap, spawn};
 use crate::os::resources;
-use crate::plan::php_application::PhpPlan;
+use crate::plan::php_application::{PhpPlan, PoolPlan};
 use crate::policy::pace::BootTimeout;
 use howdah_channel::Geometry;
 use howdah_protocol::BUILD_ID;
 use howdah_protocol::log_format::LogFormat;
-use howdah_protocol::messages::prototype::{FromPrototype, PrototypeBoot, SlowRequests, ToPrototype};
+use howdah_protocol::messages::prototype::{FromPrototype, PoolBoot, PrototypeBoot, SlowRequests, ToPrototype};
 use rustix::process::Pid;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -51,10 +51,10 @@ pub struct PrototypeProcess {
 /// The resources that a prototype gets when it starts.
 #[derive(Debug)]
 pub struct BootResources {
-    /// The shape of the channel.
-    pub geometry: Geometry,
-    /// The channel's memory, and its eventfds.
-    pub channel: Vec<OwnedFd>,
+    /// The shape of each pool's channel, and its memory.
+    pub channels: Vec<(Geometry, OwnedFd)>,
+    /// The eventfds of the router's threads.
+    pub bells: Vec<OwnedFd>,
     /// The file for samples.
     pub samples: OwnedFd,
     /// Whether to check that the application's user can read what the configuration names.
@@ -84,16 +84,17 @@ impl PrototypeProcess {
             reap::kill(pid);
             return Err(io::Error::other(format!("applications/{}/isolation/cgroup/path: {problem}", plan.name)));
         }
-        let BootResources { geometry, channel: mut descriptors, samples, checks_paths } = resources;
+        let BootResources { channels, bells, samples, checks_paths } = resources;
         let mut files = vec![later_stderr, samples];
         let slow_log = plan.slow_log.as_ref().and_then(|log| Some((log.file()?, log.requests)));
         let slow_requests = slow_log.map(|(_, requests)| requests);
         if let Some((file, _)) = slow_log {
             files.push(file.try_clone()?.into());
         }
-        descriptors.splice(1..1, files);
-        let boot = boot_message(plan, geometry, checks_paths, slow_requests);
-        link.send(ToPrototype::Boot(Box::new(boot)), descriptors);
+        let (geometries, memories): (Vec<_>, Vec<_>) = channels.into_iter().unzip();
+        files.extend(memories.into_iter().chain(bells));
+        let boot = boot_message(plan, geometries, checks_paths, slow_requests);
+        link.send(ToPrototype::Boot(Box::new(boot)), files);
         if let Err(error) = link.check() {
             reap::kill(pid);
             return Err(io::Error::other(format!("its boot message cannot be sent: {error}")));
@@ -189,14 +190,14 @@ fn written_inside(plan: &PhpPlan) -> Vec<PathBuf> {
 
 fn boot_message(
     plan: &PhpPlan,
-    geometry: Geometry,
+    geometries: Vec<Geometry>,
     checks_paths: bool,
     slow_log: Option<SlowRequests>,
 ) -> PrototypeBoot {
     PrototypeBoot {
         build: BUILD_ID.to_owned(),
         application: plan.name.clone(),
-        geometry,
+        pools: geometries.into_iter().zip(&plan.pools).map(pool_boot).collect(),
         identity: plan.confined.identity.unwrap_or(plan.account.identity()),
         user: plan.account.name.clone(),
         log_format: LogFormat::of_environment(),
@@ -206,7 +207,6 @@ fn boot_message(
         user_values: plan.options.user.clone(),
         required_paths: if checks_paths { plan.needs.clone() } else { Vec::new() },
         written: if checks_paths { written_inside(plan) } else { Vec::new() },
-        worker_script: plan.worker_script.clone(),
         working_directory: plan.working_directory.clone(),
         requests_per_worker: plan.limits.requests,
         memory_per_worker: plan.limits.memory,
@@ -216,4 +216,8 @@ fn boot_message(
         server_software: concat!("howdah/", env!("CARGO_PKG_VERSION")).to_owned(),
         loader_variables: plan.environment.loader_variables(),
     }
+}
+
+fn pool_boot((geometry, plan): (Geometry, &PoolPlan)) -> PoolBoot {
+    PoolBoot { geometry, worker_script: plan.script.clone() }
 }

@@ -42,18 +42,18 @@ const KEPT_FOR_BOOTS: u32 = 60;
 // === impl Scaling ===
 
 impl Scaling {
-    /// The policy of this plan. Nothing has been looked at yet.
-    pub fn new(plan: &PhpPlan, now: Instant) -> Scaling {
-        let automatic = match plan.pool {
+    /// The policy of a pool of this application. Nothing has been looked at yet.
+    pub fn new(plan: &PhpPlan, policy: PoolPolicy, now: Instant) -> Scaling {
+        let automatic = match policy {
             PoolPolicy::Automatic(bounds) => Some(Automatic::new(bounds, plan.confined.machine(), now)),
             PoolPolicy::Configured(_) => None,
         };
         Scaling {
-            policy: plan.pool,
+            policy,
             application: plan.name.clone(),
             idle: IdleWorkers::default(),
             automatic,
-            look_at: plan.pool.spare().map(|_| now),
+            look_at: policy.spare().map(|_| now),
             is_former: false,
             is_proven: false,
         }

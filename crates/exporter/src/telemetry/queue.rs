@@ -1,0 +1,168 @@
+//! The spans that wait to be sent: at most [`MAX_BYTES`]. New ones are dropped when there is no room.
+
+use howdah_telemetry::frames::Spans;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// The queue. All of its users are on one thread.
+#[derive(Debug, Default)]
+pub struct SpanQueue {
+    waiting: RefCell<VecDeque<(Instant, Spans)>>,
+    spans: Cell<usize>,
+    bytes: Cell<usize>,
+    /// A batch was taken, and has no result yet.
+    in_flight: Cell<u64>,
+    sent: Cell<u64>,
+    dropped: Cell<u64>,
+    is_finishing: Cell<bool>,
+    /// The pipe had bytes when it was read for the last time.
+    pipe_has_bytes: Cell<bool>,
+    changed: Notify,
+}
+
+/// The bound of what waits.
+pub const MAX_BYTES: usize = 8 * 1024 * 1024;
+/// How long spans wait for others.
+pub const MAX_WAIT: Duration = Duration::from_secs(1);
+
+// === impl SpanQueue ===
+
+impl SpanQueue {
+    /// Takes spans. Returns how many were dropped.
+    pub fn push(&self, spans: Spans) -> u64 {
+        let (count, bytes) = (usize::from(spans.count), spans.encoded.len());
+        if self.bytes.get() + bytes > MAX_BYTES {
+            self.dropped.set(self.dropped.get() + count as u64);
+            return count as u64;
+        }
+        self.bytes.set(self.bytes.get() + bytes);
+        self.spans.set(self.spans.get() + count);
+        self.waiting.borrow_mut().push_back((Instant::now(), spans));
+        self.changed.notify_one();
+        0
+    }
+
+    /// Waits for a batch, and takes it: about this number of spans, or those that have waited long enough. Its result is
+    /// [`Self::sent`].
+    pub async fn batch(&self, size: usize) -> (Vec<Spans>, u64) {
+        loop {
+            let oldest = self.waiting.borrow().front().map(|(at, _)| *at);
+            let Some(oldest) = oldest else {
+                self.changed.notified().await;
+                continue;
+            };
+            if self.spans.get() >= size || self.is_finishing.get() {
+                return self.take(size);
+            }
+            if tokio::time::timeout_at(oldest + MAX_WAIT, self.changed.notified()).await.is_err() {
+                return self.take(size);
+            }
+        }
+    }
+
+    fn take(&self, size: usize) -> (Vec<Spans>, u64) {
+        let (mut batch, mut count) = (Vec::new(), 0);
+        let mut waiting = self.waiting.borrow_mut();
+        while count < size
+            && let Some((_, spans)) = waiting.pop_front()
+        {
+            count += usize::from(spans.count);
+            self.bytes.set(self.bytes.get() - spans.encoded.len());
+            batch.push(spans);
+        }
+        self.spans.set(self.spans.get() - count);
+        self.in_flight.set(count as u64);
+        (batch, count as u64)
+    }
+
+    /// The result of the batch that was taken.
+    pub fn sent(&self, sent: u64, dropped: u64) {
+        self.in_flight.set(0);
+        self.sent.set(self.sent.get() + sent);
+        self.dropped.set(self.dropped.get() + dropped);
+    }
+
+    /// Whether the pipe had bytes when it was read.
+    pub fn note_pipe(&self, has_bytes: bool) {
+        self.pipe_has_bytes.set(has_bytes);
+    }
+
+    /// Batches wait no longer.
+    pub fn finish(&self) {
+        self.is_finishing.set(true);
+        // The pipe is read once more.
+        self.pipe_has_bytes.set(false);
+        self.changed.notify_one();
+    }
+
+    /// Whether everything has a result.
+    pub fn is_over(&self) -> bool {
+        self.waiting.borrow().is_empty() && self.in_flight.get() == 0 && !self.pipe_has_bytes.get()
+    }
+
+    /// Counts what has no result as dropped.
+    pub fn drop_rest(&self) {
+        let rest = self.in_flight.take() + self.spans.take() as u64;
+        self.waiting.borrow_mut().clear();
+        self.bytes.set(0);
+        self.dropped.set(self.dropped.get() + rest);
+    }
+
+    /// How many spans were sent and dropped since the last call.
+    pub fn take_counts(&self) -> (u64, u64) {
+        (self.sent.take(), self.dropped.take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spans(count: u8, bytes: usize) -> Spans {
+        Spans { count, encoded: vec![0; bytes] }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_is_full_or_has_waited() {
+        let queue = SpanQueue::default();
+        (0..3).for_each(|_| assert_eq!(queue.push(spans(4, 10)), 0));
+        let (batch, count) = queue.batch(8).await;
+        assert_eq!((batch.len(), count), (2, 8), "at once");
+        queue.sent(7, 1);
+        let began = Instant::now();
+        let (batch, count) = queue.batch(8).await;
+        assert_eq!((batch.len(), count), (1, 4));
+        assert!(began.elapsed() >= MAX_WAIT);
+        assert!(!queue.is_over(), "the batch has no result");
+        queue.sent(4, 0);
+        assert!(queue.is_over());
+        assert_eq!((queue.take_counts(), queue.take_counts()), ((11, 1), (0, 0)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_queue_is_bounded_and_each_span_has_one_result() {
+        let queue = SpanQueue::default();
+        let pushed = 4 * MAX_BYTES / 1000;
+        let dropped: u64 = (0..pushed).map(|_| queue.push(spans(2, 1000))).sum();
+        assert_eq!(dropped, 2 * (pushed - MAX_BYTES / 1000) as u64);
+        let (_, taken) = queue.batch(100).await;
+        assert_eq!(taken, 100);
+        assert_eq!(queue.push(spans(2, 1000)), 0, "there is room again");
+        queue.drop_rest();
+        assert_eq!(queue.take_counts(), (0, 2 * pushed as u64 + 2));
+        assert!(queue.is_over());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_spans_wait_for_no_others() {
+        let queue = SpanQueue::default();
+        queue.push(spans(1, 10));
+        queue.finish();
+        let began = Instant::now();
+        assert_eq!(queue.batch(100).await.1, 1);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,51 @@
+//! The headers of a response that mark its end, for protocols in which records or frames mark it.
+
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
+use http::{HeaderMap, Method, StatusCode};
+use hyper::body::Body;
+
+/// The headers that are for a connection of HTTP/1 (RFC 9113, 8.2.2): a client refuses a response that has one.
+const OF_CONNECTIONS: [HeaderName; 6] = [
+    CONNECTION,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    TE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// Whether a response to this method has a body.
+pub fn has_body(method: &Method, status: StatusCode) -> bool {
+    *method != Method::HEAD && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
+/// Drops the headers that are for a connection of HTTP/1.
+pub fn drop_framing(headers: &mut HeaderMap) {
+    for name in &OF_CONNECTIONS {
+        headers.remove(name);
+    }
+}
+
+/// Adds the length of the body, if it is known.
+pub fn set_length(headers: &mut HeaderMap, status: StatusCode, body: &impl Body, method: &Method) {
+    if status == StatusCode::NO_CONTENT {
+        headers.remove(CONTENT_LENGTH);
+    } else if status != StatusCode::NOT_MODIFIED
+        && let Some(length) = body.size_hint().exact()
+        // An empty body in the response to HEAD may be one that was never made.
+        && !(*method == Method::HEAD && length == 0)
+    {
+        headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_responses_have_no_body() {
+        assert!(!has_body(&Method::HEAD, StatusCode::OK) && !has_body(&Method::GET, StatusCode::NO_CONTENT));
+        assert!(has_body(&Method::POST, StatusCode::OK));
+    }
+}

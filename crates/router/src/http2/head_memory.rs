@@ -1,0 +1,136 @@
+//! The memory of requests that a client holds open.
+//!
+//! HPACK makes a head of 64 KiB from a few bytes, and a connection has many streams: without a limit, a client that sends
+//! some kilobytes would take megabytes. Each connection may take [`OF_CONNECTION`]; what it takes beyond that, up to
+//! [`MOST_OF_REQUEST`] for each request that it may have, is a part of [`SHARED`], which all connections of the process have together. A request beyond these
+//! limits is refused (REFUSED_STREAM): its client may send it again. A single request is never refused.
+
+use crate::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
+use http::HeaderMap;
+use http::request::Parts;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The memory of one connection's open requests.
+#[derive(Debug)]
+pub struct HeadMemory {
+    used: Cell<usize>,
+    /// No more is taken.
+    most: usize,
+    /// All connections of the process.
+    shared: &'static AtomicUsize,
+}
+
+/// The memory of one open request. Dropping it frees the memory.
+#[derive(Debug)]
+pub struct HeldHead {
+    memory: Rc<HeadMemory>,
+    bytes: usize,
+}
+
+/// Every connection may take this much: more than the largest head.
+pub const OF_CONNECTION: usize = 128 * 1024;
+/// The average of a connection's requests, at most, if it has as many as it may. With the usual 128, a connection takes 4 MiB.
+const MOST_OF_REQUEST: usize = 32 * 1024;
+/// The most that all connections together take beyond [`OF_CONNECTION`]: about 13,000 usual requests at the same time.
+const SHARED: usize = 256 * 1024 * 1024;
+/// The task of a request, with the state of its stream.
+const STREAM_BYTES: usize = 16 * 1024;
+/// A header beside its name and its value.
+const HEADER_BYTES: usize = 128;
+const _: () = assert!(STREAM_BYTES + MAX_HEAD_BYTES + MAX_HEADERS * HEADER_BYTES <= OF_CONNECTION);
+
+// === impl HeadMemory ===
+
+impl HeadMemory {
+    /// Of a connection that may have this number of requests at the same time.
+    pub fn new(max_requests: u32) -> Rc<HeadMemory> {
+        static USED: AtomicUsize = AtomicUsize::new(0);
+        HeadMemory::sharing(&USED, max_requests)
+    }
+
+    fn sharing(shared: &'static AtomicUsize, max_requests: u32) -> Rc<HeadMemory> {
+        let most = (max_requests as usize).saturating_mul(MOST_OF_REQUEST);
+        Rc::new(HeadMemory { used: Cell::new(0), most, shared })
+    }
+
+    /// Takes the memory of a request with this head; `None` if it must be refused.
+    pub fn hold(self: &Rc<Self>, head: &Parts) -> Option<HeldHead> {
+        self.take(STREAM_BYTES + size(&head.headers) + target_size(head))
+    }
+
+    fn take(self: &Rc<Self>, bytes: usize) -> Option<HeldHead> {
+        let before = self.used.get();
+        let after = before + bytes;
+        if before > 0 && after > self.most {
+            return None;
+        }
+        let more = beyond(after) - beyond(before);
+        if more > 0 && self.shared.fetch_add(more, Ordering::Relaxed) + more > SHARED && before > 0 {
+            self.shared.fetch_sub(more, Ordering::Relaxed);
+            return None;
+        }
+        self.used.set(after);
+        Some(HeldHead { memory: Rc::clone(self), bytes })
+    }
+}
+
+impl Drop for HeldHead {
+    fn drop(&mut self) {
+        let before = self.memory.used.get();
+        let after = before - self.bytes;
+        self.memory.used.set(after);
+        let less = beyond(before) - beyond(after);
+        if less > 0 {
+            self.memory.shared.fetch_sub(less, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The part of a connection's memory that counts for all connections.
+fn beyond(used: usize) -> usize {
+    used.saturating_sub(OF_CONNECTION)
+}
+
+fn size(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER_BYTES).sum()
+}
+
+fn target_size(head: &Parts) -> usize {
+    head.uri.path_and_query().map_or(0, |target| target.as_str().len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(value: usize) -> Parts {
+        http::Request::builder().uri("/").header("x", "y".repeat(value)).body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn a_connection_holds_a_limited_number_of_heads() {
+        static USED: AtomicUsize = AtomicUsize::new(0);
+        let memory = HeadMemory::sharing(&USED, 128);
+        let most = |head: &Parts| (0..1000).map_while(|_| memory.hold(head)).collect::<Vec<_>>().len();
+        assert_eq!(most(&head(2000)), 226, "heads of a usual size");
+        assert_eq!(most(&head(60_000)), 54);
+        assert_eq!(HeadMemory::sharing(&USED, 1).take(usize::from(u16::MAX) + 9).map(|one| one.bytes), Some(65544));
+        assert_eq!((memory.used.get(), USED.load(Ordering::Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn others_have_their_part_when_the_memory_of_all_is_taken() {
+        static USED: AtomicUsize = AtomicUsize::new(0);
+        let (small, large) = (head(1000), head(60_000));
+        let hostile: Vec<_> = (0..100).map(|_| HeadMemory::sharing(&USED, 128)).collect();
+        let held: Vec<_> = hostile.iter().flat_map(|one| (0..100).map_while(|_| one.hold(&large))).collect();
+        assert!(USED.load(Ordering::Relaxed) <= SHARED && held.len() < 4000, "{}", held.len());
+        let other = HeadMemory::sharing(&USED, 128);
+        let others: Vec<_> = (0..100).map_while(|_| other.hold(&small)).collect();
+        assert!((7..20).contains(&others.len()), "{}", others.len());
+        drop((held, others));
+        assert_eq!(USED.load(Ordering::Relaxed), 0);
+    }
+}

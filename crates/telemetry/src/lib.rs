@@ -1,0 +1,19 @@
+//! OpenTelemetry: what the router, the supervisor and the process that exports agree on.
+//!
+//! - [`context`]: the trace that a request belongs to (W3C Trace Context), and whether it is recorded
+//! - [`messages`]: the messages of OTLP, as far as howdah writes them
+//! - [`frames`], [`pipe`]: how spans travel from the router to the process that exports them
+//! - [`export`]: the body of a request to a collector
+//! - [`from_text`]: the metrics, made from the text of an exposition
+//!
+//! The supervisor keeps both ends of the pipe. The router writes, and never waits: spans that do not fit are dropped and
+//! counted. The death of either process loses nothing that is in the pipe.
+
+#![forbid(unsafe_code)]
+
+pub mod context;
+pub mod export;
+pub mod frames;
+pub mod from_text;
+pub mod messages;
+pub mod pipe;
