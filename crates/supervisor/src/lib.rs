@@ -41,7 +41,7 @@ pub use howdah_protocol::log_format::LogFormat;
 pub use howdah_protocol::plain_text;
 
 pub use boot::start::{SUPERVISOR_TITLE, Start};
-pub use control::warnings::CONFIGURATION_WARNINGS;
+pub use control::changes::warnings::CONFIGURATION_WARNINGS;
 pub use os::files::logs;
 pub use os::processes::spawn::{ACME_TITLE, EXPORTER_TITLE, LAUNCHER_TITLE, ROUTER_TITLE};
 pub use os::{identity, system_error};

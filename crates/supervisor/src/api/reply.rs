@@ -1,7 +1,7 @@
 //! A reply to a request: its answer, or something that becomes the answer later.
 
 use crate::api::answer::ApiAnswer;
-use crate::control::change_request::ChangeOutcome;
+use crate::control::changes::change_request::ChangeOutcome;
 use crate::generation::php::recording::RecordingOutcome;
 use howdah_config::{Refusal, answer};
 use tokio::sync::oneshot;

@@ -1,7 +1,7 @@
 //! `GET /status`: what howdah does, in NGINX Unit's form and order. Members that Unit does not have are marked as ours.
 
 use crate::control::Control;
-use crate::control::acme::DomainStatus;
+use crate::control::processes::acme::DomainStatus;
 use crate::generation::Generation;
 use crate::generation::fastcgi::FastCgiGeneration;
 use crate::generation::php::PhpGeneration;

@@ -2,35 +2,22 @@
 //!
 //! [`Control`] owns the parts and passes events from one to the other. Each part owns its state:
 //!
-//! - [`changes`]: the active configuration and the [change](change) in progress, with its [warm-up](warm_up) and its
-//!   [warnings]
-//! - [`deploys`]: applications that are reloaded because [watching threads](watch) found a new release or file
-//! - [`runtime`]: the generations, the [router], the listening sockets, and what the router [is sent](hand_over) of them
-//! - [`acme`]: certificates that howdah obtains by itself
-//! - [`exporter`]: the process of the metrics listener, which also exports to OpenTelemetry; [`telemetry_files`]: its files
+//! - [`changes`]: the active configuration and the change in progress
+//! - [`deploys`]: applications that are reloaded because a new release or file was found
+//! - [`runtime`]: the generations, the listening sockets, and the other [processes]
 //! - [`shutdown`]: the [stages](stage) in which everything exits
 //!
 //! A change that fails leaves what ran before. If the configuration of the command line fails, the supervisor exits, with
 //! one line; if a stored one fails, it starts with an empty one. At the start, an application that does not start does
-//! not hold the others down: its requests are answered 503, and it is [tried again](retries).
+//! not hold the others down: its requests are answered 503, and it is [tried again](changes::retries).
 
-pub mod acme;
 pub mod active;
-pub mod change;
-pub mod change_request;
 pub mod changes;
 pub mod deploys;
-pub mod exporter;
-pub mod hand_over;
-pub mod retries;
-pub mod router;
+pub mod processes;
 pub mod runtime;
 mod shutdown;
 pub mod stage;
-pub mod telemetry_files;
-pub mod warm_up;
-pub mod warnings;
-pub mod watch;
 
 use crate::generation::{Generation, GenerationEvent};
 use crate::os::processes::reap;
@@ -40,6 +27,7 @@ use crate::store::certificates;
 use active::ActiveConfiguration;
 use changes::{Changes, Configured};
 use deploys::Deploys;
+use deploys::watch::DeployNotice;
 use howdah_protocol::messages::acme::FromAcme;
 use howdah_protocol::messages::exporter::FromExporter;
 use howdah_protocol::messages::process_end::ProcessEnd;
@@ -49,7 +37,6 @@ use rustix::process::Signal;
 use stage::Stage;
 use std::task::{Context, Poll};
 use std::time::Instant;
-use watch::DeployNotice;
 
 /// Everything that the control API and the signals act on.
 #[derive(Debug)]

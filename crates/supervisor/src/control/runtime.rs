@@ -1,10 +1,10 @@
 //! The processes and sockets that run, and what the router must know of them.
 
-use crate::control::acme::AcmeControl;
 use crate::control::active::ActiveConfiguration;
-use crate::control::exporter::ExporterHandle;
-use crate::control::hand_over::{HandOver, Known};
-use crate::control::router::RouterHandle;
+use crate::control::processes::acme::AcmeControl;
+use crate::control::processes::exporter::ExporterHandle;
+use crate::control::processes::hand_over::{HandOver, Known};
+use crate::control::processes::router::RouterHandle;
 use crate::control::stage::Stage;
 use crate::generation::generations::Generations;
 use crate::os::files::memory_file::memory_file;

@@ -8,7 +8,7 @@ mod banner;
 use crate::api::reply::Reply;
 use crate::api::request::ControlRequest;
 use crate::api::routes::Api;
-use crate::control::exporter::Scrape;
+use crate::control::processes::exporter::Scrape;
 use crate::control::stage::Stage;
 use crate::control::{Control, ControlEvent};
 use crate::os::files::logs;

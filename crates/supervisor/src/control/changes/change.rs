@@ -4,10 +4,10 @@
 //! change keeps its processes, and a listener its socket. A failure on the way ends the change, and nothing has happened.
 
 use crate::control::active::ActiveConfiguration;
-use crate::control::change_request::{ChangeKind, ChangeRequest};
+use crate::control::changes::change_request::{ChangeKind, ChangeRequest};
+use crate::control::changes::warm_up::{WarmUp, WarmUpStep};
+use crate::control::processes::telemetry_files::TelemetryFiles;
 use crate::control::runtime::Runtime;
-use crate::control::telemetry_files::TelemetryFiles;
-use crate::control::warm_up::{WarmUp, WarmUpStep};
 use crate::generation::Generation;
 use crate::os::files::logs::AccessLogFile;
 use crate::os::listen::{ChosenBy, Listeners, SocketAccess};

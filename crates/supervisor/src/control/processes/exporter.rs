@@ -7,7 +7,7 @@
 //! process that is replaced or stopped first sends what it has, for a few seconds at most.
 
 use crate::control::active::ActiveConfiguration;
-use crate::control::telemetry_files::TelemetryFiles;
+use crate::control::processes::telemetry_files::TelemetryFiles;
 use crate::os::files::memory_file::memory_file;
 use crate::os::identity::UserAccount;
 use crate::os::listen::Listeners;

@@ -6,7 +6,7 @@
 //! again, after a pause that grows if routers die young. A killed router that does not die, because a thread of it
 //! hangs in the kernel, counts as dead after [`KILLED_GRACE`]: no instruction of it runs any more.
 
-use crate::control::hand_over::{HandOver, Known};
+use crate::control::processes::hand_over::{HandOver, Known};
 use crate::os::identity::{RouterAccount, UserAccount};
 use crate::os::processes::link::ChildLink;
 use crate::os::processes::process::Process;

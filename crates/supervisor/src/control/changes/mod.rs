@@ -5,14 +5,20 @@
 //! replaced by one with the new configuration, a few times: the configuration may be the cause. The first configuration
 //! of a supervisor is a change like any other.
 
+pub mod change;
+pub mod change_request;
+pub mod retries;
+pub mod warm_up;
+pub mod warnings;
+
 use crate::control::active::ActiveConfiguration;
-use crate::control::change::{Change, ChangeStep, Deploy, Origin, Progress};
-use crate::control::change_request::first_line;
-use crate::control::retries::Retries;
+use crate::control::changes::change::{Change, ChangeStep, Deploy, Origin, Progress};
+use crate::control::changes::change_request::first_line;
+use crate::control::changes::retries::Retries;
+use crate::control::changes::warm_up::WarmUp;
+use crate::control::changes::warnings::ConfigurationWarnings;
 use crate::control::runtime::Runtime;
 use crate::control::stage::Stage;
-use crate::control::warm_up::WarmUp;
-use crate::control::warnings::ConfigurationWarnings;
 use crate::generation::Generation;
 use crate::generation::php::PhpGeneration;
 use crate::os::files::logs::AccessLogFile;

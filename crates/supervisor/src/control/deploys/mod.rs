@@ -3,10 +3,12 @@
 //! A reload is a change like any other, of the active configuration, when no other change is in progress. A reload that
 //! fails is logged once, and what ran before goes on until the next deploy.
 
-use crate::control::change::{Deploy, DeployCause, DeployedApplication, Origin};
+pub mod watch;
+
+use crate::control::changes::change::{Deploy, DeployCause, DeployedApplication, Origin};
 use crate::control::changes::{Changes, EndedDeploy};
+use crate::control::deploys::watch::{DeployNotice, Watch, WatchedApplication, is_compiled};
 use crate::control::runtime::Runtime;
-use crate::control::watch::{DeployNotice, Watch, WatchedApplication, is_compiled};
 use crate::generation::Generation;
 use crate::plan::resolution::difference;
 use howdah_config::Reload;
