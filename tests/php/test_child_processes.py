@@ -32,7 +32,7 @@ def sending(*messages: object) -> str:
 
 
 def started(pid: int, index: int = 0) -> dict:
-    return {"WorkerStarted": {"worker": {"index": index, "incarnation": 0}, "pid": pid}}
+    return {"WorkerStarted": {"worker": {"pool": 0, "worker": {"index": index, "incarnation": 0}}, "pid": pid}}
 
 
 BOOTED = {"Booted": {"php_version": "8", "opcache": True}}

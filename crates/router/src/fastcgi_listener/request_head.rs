@@ -223,6 +223,7 @@ mod tests {
             server_port: String::new(),
             listener: 1,
             tls: None,
+            handshake: Cell::new(None),
             front: None,
         }
     }
