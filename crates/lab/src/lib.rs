@@ -11,12 +11,10 @@
 //! - [`reason`]: errors of the system, for people
 //! - [`result_file`]: files with results
 //! - [`comparison`]: two results, and what changed
-//! - [`constant_rates`]: the engine of `howdah-load`
 
 #![forbid(unsafe_code)]
 
 pub mod comparison;
-pub mod constant_rates;
 pub mod load;
 pub mod measure;
 pub mod plan;

@@ -2,9 +2,11 @@
 //!
 //! `line(1, 1000, 60s) const(1000, 540s)` begins with 1 request per second, ends its first minute with 1,000, and stays
 //! there for nine minutes. `step(100, 500, 100, 30s)` is 100, 200, … 500 requests per second for 30 s each, `once(50)` is 50
-//! requests at the same time, `pause(5s)` none for 5 s.
+//! requests at the same time, `pause(5s)` none for 5 s. Rates in percent (`const(60%, 30s)`) are those of a capacity that is
+//! measured before the race: [`Schedule::at_capacity`] makes them requests per second.
 
 use super::duration;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -22,6 +24,8 @@ pub struct Schedule {
     /// As it was written.
     text: String,
     parts: Vec<Part>,
+    /// Whether rates are percents of a capacity.
+    is_relative: bool,
 }
 
 /// Requests at a rate that stays, rises or falls evenly.
@@ -46,7 +50,31 @@ impl Schedule {
     /// A constant rate.
     pub fn constant(rate: f64, length: Duration) -> Schedule {
         let text = format!("const({rate}, {})", duration::format(length));
-        Schedule { text, parts: vec![Part::Line { from: rate, to: rate, length }] }
+        Schedule { text, parts: vec![Part::Line { from: rate, to: rate, length }], is_relative: false }
+    }
+
+    /// Whether its rates are percents of a capacity, and so unknown.
+    pub fn is_relative(&self) -> bool {
+        self.is_relative
+    }
+
+    /// The schedule at this capacity, in requests per second. One without percents stays.
+    pub fn at_capacity(&self, capacity: f64) -> Schedule {
+        if !self.is_relative {
+            return self.clone();
+        }
+        let rate = |percent: f64| (percent / 100.0 * capacity).round();
+        let absolute = |part: &Part| match *part {
+            Part::Line { from, to, length } => Part::Line { from: rate(from), to: rate(to), length },
+            once @ Part::Once(_) => once,
+        };
+        Schedule::of_parts(self.parts.iter().map(absolute).collect(), false)
+    }
+
+    fn of_parts(parts: Vec<Part>, is_relative: bool) -> Schedule {
+        let unit = if is_relative { "%" } else { "" };
+        let text: Vec<_> = parts.iter().map(|part| part.describe(unit)).collect();
+        Schedule { text: text.join(" "), parts, is_relative }
     }
 
     /// The parts, `step` as several.
@@ -89,9 +117,7 @@ impl Schedule {
             Part::Line { from, to, length } => Part::Line { from, to, length: length.mul_f64(factor) },
             once @ Part::Once(_) => once,
         };
-        let parts: Vec<_> = self.parts.iter().map(shorter).collect();
-        let text: Vec<_> = parts.iter().map(ToString::to_string).collect();
-        Schedule { text: text.join(" "), parts }
+        Schedule::of_parts(self.parts.iter().map(shorter).collect(), self.is_relative)
     }
 }
 
@@ -105,15 +131,19 @@ impl FromStr for Schedule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Schedule, String> {
-        let mut parts = Vec::new();
+        let (mut parts, mut units) = (Vec::new(), BTreeSet::new());
         let mut rest = text.trim();
         while !rest.is_empty() {
             let (part, after) =
                 rest.split_once(')').ok_or_else(|| format!("{rest:?}: the closing parenthesis is missing"))?;
-            parts.extend(parse_part(part.trim())?);
+            parts.extend(parse_part(part.trim(), &mut units)?);
             rest = after.trim_start_matches([',', ' ', '\t', '\n']);
         }
-        let schedule = Schedule { text: text.split_whitespace().collect::<Vec<_>>().join(" "), parts };
+        let is_relative = units.contains(&true);
+        if units.contains(&false) && is_relative {
+            return Err(format!("{text:?}: write all rates in percent of the capacity, or none"));
+        }
+        let schedule = Schedule { text: text.split_whitespace().collect::<Vec<_>>().join(" "), parts, is_relative };
         let requests: f64 = schedule.parts.iter().map(|part| part.requests() as f64).sum();
         match requests {
             0.0 => Err(format!("{text:?} is a schedule without a request")),
@@ -153,19 +183,25 @@ impl Part {
         };
         Duration::try_from_secs_f64(seconds).unwrap_or_default().min(length)
     }
-}
 
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+    /// As it is written. `unit` is that of rates.
+    fn describe(&self, unit: &str) -> String {
         match self {
-            Part::Line { from, to, length } if from == to => write!(f, "const({from}, {})", duration::format(*length)),
-            Part::Line { from, to, length } => write!(f, "line({from}, {to}, {})", duration::format(*length)),
-            Part::Once(requests) => write!(f, "once({requests})"),
+            Part::Line { from, to, length } if from == to => {
+                format!("const({from}{unit}, {})", duration::format(*length))
+            }
+            Part::Line { from, to, length } => format!("line({from}{unit}, {to}{unit}, {})", duration::format(*length)),
+            Part::Once(requests) => format!("once({requests})"),
         }
     }
 }
 
-fn parse_part(text: &str) -> Result<Vec<Part>, String> {
+/// `units` gets whether the rates are in percent.
+fn parse_part(text: &str, units: &mut BTreeSet<bool>) -> Result<Vec<Part>, String> {
+    let mut rate = |text: &str| {
+        units.insert(text.ends_with('%'));
+        rate(text.trim_end_matches('%').trim_end())
+    };
     let (name, arguments) = text.split_once('(').ok_or_else(|| unknown(text))?;
     let arguments: Vec<_> = arguments.split(',').map(str::trim).collect();
     Ok(match (name.trim(), arguments.as_slice()) {
@@ -263,6 +299,16 @@ mod tests {
     }
 
     #[test]
+    fn rates_in_percent_are_those_of_a_capacity() {
+        let schedule: Schedule = "line(50%, 300 %, 6s) once(5) const(50%, 6s)".parse().unwrap();
+        assert!(schedule.is_relative());
+        assert_eq!(schedule.at_capacity(412.0).to_string(), "line(206, 1236, 6s) once(5) const(206, 6s)");
+        assert_eq!(schedule.shortened(0.5).to_string(), "line(50%, 300%, 3s) once(5) const(50%, 3s)");
+        let absolute: Schedule = "const(10, 1s) pause(1s)".parse().unwrap();
+        assert_eq!(absolute.at_capacity(412.0), absolute);
+    }
+
+    #[test]
     fn other_texts_are_rejected_with_a_reason() {
         for (text, reason) in [
             ("line(1, 5)", "line(from, to, time)"),
@@ -276,6 +322,7 @@ mod tests {
             ("step(1, 5, 0, 1s)", "steps"),
             ("once(1e3)", "number of requests"),
             ("const(1000000, 5h)", "more than"),
+            ("const(50%, 1s) const(5, 1s)", "all rates in percent"),
         ] {
             let error = text.parse::<Schedule>().unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");

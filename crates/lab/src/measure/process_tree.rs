@@ -25,8 +25,16 @@ pub struct Process {
     pub is_zombie: bool,
 }
 
-/// Voluntary and involuntary context switches of a thread.
-pub type Switches = (u64, u64);
+/// What the kernel counts for a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadCounters {
+    /// Its CPU time, finer than clock ticks.
+    pub cpu_nanoseconds: u64,
+    /// Context switches because it waited.
+    pub voluntary: u64,
+    /// Context switches because another thread had its turn.
+    pub involuntary: u64,
+}
 
 /// `roots` and all their descendants.
 pub fn tree(roots: &[u32]) -> Vec<Process> {
@@ -64,12 +72,16 @@ pub fn pss_bytes(pid: u32) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// The context switches of each thread of a process, by the thread's number.
-pub fn switches(pid: u32) -> Vec<(u32, Switches)> {
+/// The counters of each thread of a process, by the thread's number.
+pub fn threads(pid: u32) -> Vec<(u32, ThreadCounters)> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let of_thread = |thread: fs::DirEntry| {
-        let text = fs::read_to_string(thread.path().join("status")).ok()?;
-        Some((thread.file_name().to_str()?.parse().ok()?, parse_switches(&text)?))
+        let (voluntary, involuntary) = parse_switches(&fs::read_to_string(thread.path().join("status")).ok()?)?;
+        // Without CONFIG_SCHED_INFO, the file is missing.
+        let schedstat = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        let cpu_nanoseconds = schedstat.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0);
+        let counters = ThreadCounters { cpu_nanoseconds, voluntary, involuntary };
+        Some((thread.file_name().to_str()?.parse().ok()?, counters))
     };
     threads.filter_map(of_thread).collect()
 }
@@ -95,7 +107,7 @@ fn parse_stat(text: &str) -> Option<Process> {
     })
 }
 
-fn parse_switches(text: &str) -> Option<Switches> {
+fn parse_switches(text: &str) -> Option<(u64, u64)> {
     let of = |name: &str| text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok();
     Some((of("voluntary_ctxt_switches:")?, of("nonvoluntary_ctxt_switches:")?))
 }
@@ -121,7 +133,7 @@ mod tests {
         let pids: Vec<_> = tree(&[me]).iter().map(|process| process.pid).collect();
         let of_child: Vec<_> = tree(&[child.id()]).iter().map(|process| process.pid).collect();
         let memory = pss_bytes(child.id());
-        let threads = switches(me);
+        let threads = threads(me);
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(pids.contains(&me) && pids.contains(&child.id()), "{pids:?}");

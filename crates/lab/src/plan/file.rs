@@ -61,6 +61,15 @@ pub struct LabFile {
     /// `--quick`: what is different then.
     #[serde(default)]
     pub quick: QuickFile,
+    /// The capacity that rates in percent refer to: `const(60%, 3s)`.
+    #[serde(default)]
+    pub capacity: Option<CapacityFile>,
+    /// Whether each run is followed by another one in which perf counts system calls and instructions.
+    #[serde(default)]
+    pub counts: bool,
+    /// What the lab promises: `--check` fails unless it is met.
+    #[serde(default)]
+    pub bars: Vec<BarFile>,
 }
 
 /// The application.
@@ -128,7 +137,7 @@ pub struct StackObject {
 }
 
 /// A load: a schedule, or a number of connections with a duration or a number of requests.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadFile {
     /// Its name in the lab.
@@ -172,6 +181,54 @@ pub struct LoadFile {
     /// A file with values of `Cookie`, one a line, for the clients in turn.
     #[serde(default)]
     pub sessions: Option<String>,
+    /// Whether the stack is started again before this load.
+    #[serde(default)]
+    pub fresh: bool,
+}
+
+/// How the capacity is measured, once before the race: by clients that wait for a response before their next request.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CapacityFile {
+    /// The stack; the first one if it is missing.
+    #[serde(default)]
+    pub stack: Option<String>,
+    /// The requests, as those of a load.
+    pub targets: Value,
+    /// The number of clients.
+    pub connections: u32,
+    /// `3s`
+    pub duration: String,
+}
+
+/// A bar: a figure of a stack, by itself, or divided by that of other stacks or of another load.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BarFile {
+    /// The loads.
+    pub loads: Vec<String>,
+    /// The stack.
+    pub stack: String,
+    /// The figure: [`crate::statistics::bars::Figure`].
+    pub figure: String,
+    /// The other stacks: the best one of them counts.
+    #[serde(default)]
+    pub than: Vec<String>,
+    /// The other load.
+    #[serde(default)]
+    pub than_load: Option<String>,
+    /// The least value.
+    #[serde(default)]
+    pub at_least: Option<f64>,
+    /// The highest value.
+    #[serde(default)]
+    pub at_most: Option<f64>,
+    /// A difference up to this value is none, whatever the ratio; in the figure's unit.
+    #[serde(default)]
+    pub grain: f64,
+    /// Whether it may stay without a measurement.
+    #[serde(default)]
+    pub optional: bool,
 }
 
 /// A recording.

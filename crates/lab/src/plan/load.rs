@@ -39,6 +39,8 @@ pub struct LoadPlan {
     pub keeps_cookies: bool,
     /// Values of `Cookie` for the clients in turn.
     pub sessions: Vec<String>,
+    /// Whether the stack is started again before this load.
+    pub is_fresh: bool,
 }
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -148,6 +150,7 @@ fn read_one(
         objective: file.objective.as_deref().map(parse_objective).transpose().map_err(|e| format!("objective: {e}"))?,
         keeps_cookies: file.cookies,
         sessions,
+        is_fresh: file.fresh,
     })
 }
 
@@ -205,7 +208,11 @@ fn label(pace: &Pace, keep_alive: bool) -> String {
     }
 }
 
-fn read_targets(value: &Value, checks: &Checks, folder: &Path) -> Result<Vec<Target>, String> {
+/// The requests of a load: a list of paths and objects, or a recording.
+///
+/// # Errors
+/// The message begins with `targets`.
+pub fn read_targets(value: &Value, checks: &Checks, folder: &Path) -> Result<Vec<Target>, String> {
     let targets = if let Value::Array(values) = value {
         let read = |(index, value)| read_target(value, checks, folder).map_err(|e| format!("targets[{index}]/{e}"));
         values.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?
@@ -274,7 +281,11 @@ fn read_path(path: &str) -> Result<String, String> {
     Ok(path.to_owned())
 }
 
-fn read_checks(file: &ChecksFile) -> Result<Checks, String> {
+/// Checks of responses.
+///
+/// # Errors
+/// The message begins with the path of the wrong value.
+pub fn read_checks(file: &ChecksFile) -> Result<Checks, String> {
     let matches = file.matches.as_deref().map(Regex::new).transpose();
     if let Some(status) = file.status.iter().find(|status| !(100..600).contains(*status)) {
         return Err(format!("/status: {status} is not a status"));
@@ -296,6 +307,37 @@ fn read_text(path: &Path) -> Result<String, String> {
 // === impl LoadPlan ===
 
 impl LoadPlan {
+    /// Whether its rates are percents of a capacity.
+    pub fn is_relative(&self) -> bool {
+        matches!(&self.pace, Pace::Open { schedule, .. } if schedule.is_relative())
+    }
+
+    /// The load at this capacity, in requests per second.
+    pub fn at_capacity(&self, capacity: f64) -> LoadPlan {
+        match &self.pace {
+            Pace::Open { schedule, connections } => {
+                let pace = Pace::Open { schedule: schedule.at_capacity(capacity), connections: *connections };
+                LoadPlan { pace, ..self.clone() }
+            }
+            Pace::Closed { .. } => self.clone(),
+        }
+    }
+
+    /// The load in this time. One that ends with a number of requests stays.
+    pub fn lasting(&self, length: Duration) -> LoadPlan {
+        let pace = match self.pace.clone() {
+            Pace::Open { schedule, connections } => {
+                let factor = length.as_secs_f64() / schedule.length().as_secs_f64().max(1e-9);
+                Pace::Open { schedule: schedule.shortened(factor), connections }
+            }
+            Pace::Closed { connections, length: Some(_), requests } => {
+                Pace::Closed { connections, length: Some(length), requests }
+            }
+            by_requests => by_requests,
+        };
+        LoadPlan { pace, ..self.clone() }
+    }
+
     /// As results.json has it.
     pub fn describe(&self) -> LoadDescription {
         let kind = match &self.pace {

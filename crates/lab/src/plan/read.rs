@@ -1,14 +1,17 @@
 //! lab.json becomes a [`Plan`].
 
 use super::application::{self, Application};
+use super::bars::{self, BarPlan};
+use super::capacity::{self, Capacity};
 use super::file::{LabFile, part};
 use super::load::{self, LoadPlan};
-use super::stack::{self, StackPlan, is_name};
+use super::stack::{self, Source, StackPlan, is_name};
 use crate::stacks::Library;
 use regex::Regex;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A lab.
 #[derive(Clone, Debug)]
@@ -39,6 +42,12 @@ pub struct Plan {
     pub services: Vec<Service>,
     /// Parts of bodies that are not compared.
     pub varies: Vec<Regex>,
+    /// How the capacity is measured that rates in percent refer to.
+    pub capacity: Option<Capacity>,
+    /// Whether each run is followed by another one in which perf counts system calls and instructions.
+    pub counts_events: bool,
+    /// What the lab promises.
+    pub bars: Vec<BarPlan>,
     /// Whether the loads were shortened.
     pub is_quick: bool,
     /// lab.json.
@@ -116,6 +125,9 @@ impl Plan {
                 lab: folder.canonicalize().unwrap_or_else(|_| folder.to_owned()),
             })
         };
+        let names: Vec<_> = stacks.iter().map(|stack| stack.name.as_str()).collect();
+        let capacity = capacity::read(file.capacity.as_ref(), &loads, &names, &file.checks, folder)?;
+        let bars = bars::read(&file.bars, &loads, &names)?;
         let services = file.services.iter().enumerate().map(service).collect::<Result<_, String>>()?;
         Ok(Plan {
             title: file.title,
@@ -130,6 +142,9 @@ impl Plan {
             stack_cores: file.cores.stacks,
             threads: file.threads.unwrap_or(1).max(1),
             services,
+            capacity,
+            counts_events: file.counts,
+            bars,
             varies: varies.map_err(|error| format!("varies: {error}"))?,
             is_quick,
             text: value,
@@ -147,13 +162,43 @@ impl Plan {
             found.ok_or_else(|| format!("--stacks: the lab has no stack {name:?}; it has {}", all.join(", ")))
         };
         self.stacks = names.iter().map(find).collect::<Result<_, _>>()?;
+        self.bars = bars::of_stacks(std::mem::take(&mut self.bars), names);
         Ok(())
+    }
+
+    /// Keeps these loads only, in this order.
+    ///
+    /// # Errors
+    /// There is no such load; the message names all.
+    pub fn select_loads(&mut self, names: &[String]) -> Result<(), String> {
+        let all: Vec<_> = self.loads.iter().map(|load| load.name.clone()).collect();
+        let find = |name: &String| {
+            let found = self.loads.iter().find(|load| &load.name == name).cloned();
+            found.ok_or_else(|| format!("--loads: the lab has no load {name:?}; it has {}", all.join(", ")))
+        };
+        self.loads = names.iter().map(find).collect::<Result<_, _>>()?;
+        self.bars.retain(|bar| bar.question.loads().all(|load| names.contains(load)));
+        Ok(())
+    }
+
+    /// Changes the number of PHP processes of all stacks without their own.
+    pub fn set_workers(&mut self, workers: u32) {
+        self.workers = workers;
+        for stack in self.stacks.iter_mut().filter(|stack| !stack.has_own_workers) {
+            if let Source::Started(spec) = &mut stack.source {
+                spec.workers = workers;
+            }
+        }
+    }
+
+    /// Gives all loads this time. Those that end with a number of requests stay.
+    pub fn set_duration(&mut self, length: Duration) {
+        self.loads = self.loads.iter().map(|load| load.lasting(length)).collect();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::stack::Source;
     use super::*;
     use crate::load::Pace;
     use serde_json::json;
@@ -179,6 +224,35 @@ mod tests {
         });
         change(&mut lab);
         Plan::from_json(&lab.to_string(), folder.path(), &Library::load(None).unwrap(), is_quick)
+    }
+
+    #[test]
+    fn a_choice_of_stacks_and_loads_keeps_the_bars_that_they_can_meet() {
+        let mut plan = read(|lab| {
+            lab["bars"] = json!([
+                { "loads": ["c50", "ab"], "stack": "howdah", "figure": "requests_per_second", "than": ["fpm-tcp"], "at_least": 2 },
+                { "loads": ["c50"], "stack": "howdah", "figure": "failed", "at_most": 0 },
+                { "loads": ["ab"], "stack": "howdah", "figure": "latency_p99", "than_load": "c50", "at_most": 1 },
+            ]);
+        })
+        .unwrap();
+        let promises = |plan: &Plan| plan.bars.iter().map(|bar| bar.question.to_string()).collect::<Vec<_>>();
+        assert_eq!(promises(&plan)[0], "c50: howdah: requests_per_second at least 2 × fpm-tcp");
+        assert_eq!(promises(&plan)[3], "ab: howdah: latency_p99 at most 1 × that under c50");
+        let mut ours = plan.clone();
+        ours.select(&["howdah".to_owned()]).unwrap();
+        assert_eq!(promises(&ours).len(), 2, "nothing to compare with: {:?}", promises(&ours));
+        plan.select_loads(&["c50".to_owned()]).unwrap();
+        assert_eq!(promises(&plan).len(), 2, "{:?}", promises(&plan));
+        assert!(plan.select_loads(&["x".to_owned()]).unwrap_err().contains("it has c50"));
+        plan.set_duration(Duration::from_secs(3));
+        assert!(matches!(plan.loads[0].pace, Pace::Closed { length: Some(length), .. } if length.as_secs() == 3));
+        plan.set_workers(7);
+        let workers = plan.stacks.iter().filter_map(|stack| match &stack.source {
+            Source::Started(spec) => Some(spec.workers),
+            _ => None,
+        });
+        assert_eq!(workers.collect::<Vec<_>>(), [7, 7]);
     }
 
     #[test]
@@ -279,6 +353,13 @@ mod tests {
             (|lab| lab["targets"] = json!(["index.php"]), "loads[0]/targets[0]/path: "),
             (|lab| lab["checks"]["matches"] = json!("("), "checks/matches: "),
             (|lab| lab["varies"] = json!(["("]), "varies: "),
+            (|lab| lab["loads"][2]["schedule"] = json!("const(60%, 3s)"), "capacity: the load rate has rates in percent"),
+            (|lab| lab["capacity"] = json!({"targets": ["/"], "connections": 8, "duration": "3s", "stack": "x"}), "capacity/stack: "),
+            (|lab| lab["capacity"] = json!({"targets": ["/"], "connections": 0, "duration": "3s"}), "capacity: connections"),
+            (|lab| lab["bars"] = json!([{"loads": ["x"], "stack": "howdah", "figure": "failed", "at_most": 0}]), "bars[0]/loads: "),
+            (|lab| lab["bars"] = json!([{"loads": ["c50"], "stack": "x", "figure": "failed", "at_most": 0}]), "bars[0]/stack: "),
+            (|lab| lab["bars"] = json!([{"loads": ["c50"], "stack": "howdah", "figure": "p99", "at_most": 0}]), "bars[0]/figure: "),
+            (|lab| lab["bars"] = json!([{"loads": ["c50"], "stack": "howdah", "figure": "failed"}]), "bars[0]/at_least: "),
         ];
         for (change, expected) in cases {
             let error = read(change).unwrap_err();

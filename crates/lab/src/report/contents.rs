@@ -3,7 +3,7 @@
 use super::tables::{LoadTable, load_tables};
 use super::verdict::{VerdictText, verdict};
 use super::words;
-use crate::results::{CheckState, Core, Outcome, Results, Run, RunState, SkippedStack, Stack};
+use crate::results::{Bar, CheckState, Core, Outcome, Results, Run, RunState, SkippedStack, Stack};
 use serde::Serialize;
 
 /// All texts of the page.
@@ -22,6 +22,7 @@ pub struct Contents<'a> {
     /// The configurations of the recommended stacks.
     advice: Vec<StackText<'a>>,
     tables: Vec<LoadTable>,
+    bars: &'a [Bar],
     has_charts: bool,
     stacks: Vec<StackText<'a>>,
     skipped: &'a [SkippedStack],
@@ -132,6 +133,7 @@ pub fn contents(results: &Results) -> Contents<'_> {
         advice: recommended.map(|(number, stack)| stack_text(number, stack)).collect(),
         verdict,
         tables: load_tables(results),
+        bars: &results.bars,
         has_charts: !results.summaries.is_empty() || !results.limits.is_empty(),
         stacks: numbered().map(|(number, stack)| stack_text(number, stack)).collect(),
         skipped: &results.skipped,

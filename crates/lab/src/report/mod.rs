@@ -14,7 +14,7 @@ mod contents;
 pub(crate) mod fixture;
 pub(crate) mod page;
 mod pairs;
-mod tables;
+pub(crate) mod tables;
 pub mod verdict;
 pub(crate) mod words;
 

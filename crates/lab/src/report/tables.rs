@@ -3,7 +3,9 @@
 use super::pairs;
 use super::words;
 use crate::results::{LoadVerdict, Metric, Percentiles, Results, RunState, Summary, UsageSpan};
+use crate::statistics::bars::{Figure, RoleFigure};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// All stacks under one load.
 #[derive(Clone, Debug, Serialize)]
@@ -20,6 +22,31 @@ pub struct LoadTable {
     pub metric: &'static str,
     /// One for each raced stack, the best first.
     pub rows: Vec<Row>,
+    /// The cost of a request by the job of the processes; empty if nothing was measured by job.
+    pub costs: Vec<CostRow>,
+}
+
+/// The processes of a stack with one job, under one load. `–` stands for a missing value.
+#[derive(Clone, Debug, Serialize)]
+pub struct CostRow {
+    /// The stack's number.
+    pub stack: usize,
+    /// The stack's name for people.
+    pub label: String,
+    /// `front`, `php`, or `all`
+    pub role: String,
+    /// CPU time per right request, in microseconds.
+    pub cpu: String,
+    /// Context switches per right request.
+    pub switches: String,
+    /// System calls per right request.
+    pub system_calls: String,
+    /// Thousands of instructions per right request.
+    pub instructions: String,
+    /// Processes.
+    pub processes: String,
+    /// Memory in MiB.
+    pub memory: String,
 }
 
 /// One stack under one load. `–` stands for a missing value.
@@ -90,6 +117,7 @@ pub fn load_tables(results: &Results) -> Vec<LoadTable> {
         };
         let mut rows: Vec<_> = results.stacks.iter().enumerate().collect();
         rows.sort_by_key(|(number, stack)| (place(&stack.name), *number));
+        let costs = rows.iter().flat_map(|(number, stack)| costs(results, *number, &stack.name, &load.name)).collect();
         LoadTable {
             name: load.name.clone(),
             label: load.label.clone(),
@@ -97,6 +125,7 @@ pub fn load_tables(results: &Results) -> Vec<LoadTable> {
             objective: words::objective(load.objective),
             metric: verdict.map_or("", |verdict| words::metric_name(verdict.metric)),
             rows: rows.into_iter().map(|(number, _)| row(results, &load.name, verdict, number)).collect(),
+            costs,
         }
     };
     results.loads.iter().map(table).filter(|table| results.runs.iter().any(|run| run.load == table.name)).collect()
@@ -139,6 +168,45 @@ fn row(results: &Results, load: &str, verdict: Option<&LoadVerdict>, number: usi
         switches: text(&|summary| summary.switches_per_request.map_or(NOTHING.to_owned(), words::figure)),
         runs: format!("{} of {}", summary.map_or(0, |summary| summary.runs), runs.len()),
     }
+}
+
+/// What a request costs each job of a stack, and the whole stack: the medians of the rounds.
+pub fn costs(results: &Results, number: usize, stack: &str, load: &str) -> Vec<CostRow> {
+    let runs: Vec<_> = results.runs.iter().collect();
+    let roles = results.runs_of(stack, load).filter_map(|run| run.usage.as_ref()).flat_map(|usage| usage.roles.keys());
+    let roles: BTreeSet<_> = roles.collect();
+    if roles.is_empty() {
+        return Vec::new();
+    }
+    let text = |value: Option<f64>| value.map_or_else(|| NOTHING.to_owned(), words::figure);
+    let label = results.stacks[number].label.as_str();
+    let of_role = |role: &&String| {
+        let figure = |figure: RoleFigure| Figure::Role((*role).clone(), figure).of(&runs, stack, load);
+        CostRow {
+            stack: number,
+            label: label.to_owned(),
+            role: (*role).clone(),
+            cpu: text(figure(RoleFigure::CpuMicroseconds)),
+            switches: text(figure(RoleFigure::Switches)),
+            system_calls: text(figure(RoleFigure::SystemCalls)),
+            instructions: text(figure(RoleFigure::Instructions).map(|count| count / 1000.0)),
+            processes: text(figure(RoleFigure::Processes)),
+            memory: figure(RoleFigure::PssBytes).map_or_else(|| NOTHING.to_owned(), words::mebibytes),
+        }
+    };
+    let summary = results.summary(stack, load);
+    let all = CostRow {
+        stack: number,
+        label: label.to_owned(),
+        role: "all".to_owned(),
+        cpu: text(Figure::CpuMicroseconds.of(&runs, stack, load)),
+        switches: text(summary.and_then(|summary| summary.switches_per_request)),
+        system_calls: NOTHING.to_owned(),
+        instructions: NOTHING.to_owned(),
+        processes: NOTHING.to_owned(),
+        memory: summary.and_then(|summary| summary.pss_bytes).map_or_else(|| NOTHING.to_owned(), |it| words::mebibytes(it.median)),
+    };
+    roles.iter().map(of_role).chain([all]).collect()
 }
 
 fn times(percentiles: Percentiles) -> Vec<String> {

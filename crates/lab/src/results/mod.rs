@@ -11,8 +11,10 @@
 //! - [`run`]: one measurement: a stack under a load in one round
 //! - [`distribution`]: times of responses
 //! - [`summary`]: all rounds of a stack under a load, comparisons of stacks, and the verdict's inputs
+//! - [`bar`]: the bars of the lab, and whether they are met
 //! - [`limit`]: the highest rates that `howdah lab find-limit` found
 
+pub mod bar;
 pub mod conditions;
 pub mod distribution;
 pub mod limit;
@@ -21,11 +23,12 @@ pub mod run;
 pub mod stack;
 pub mod summary;
 
+pub use bar::Bar;
 pub use conditions::{Check, CheckState, Core, Machine, Method};
 pub use distribution::{Distribution, Percentiles};
 pub use limit::{Limit, Objective, Probe};
 pub use load::{LoadDescription, LoadKind, RequestDescription};
-pub use run::{Generator, Run, RunState, Second, Usage, UsageSpan};
+pub use run::{Generator, RoleUsage, Run, RunState, Second, Usage, UsageSpan};
 pub use stack::{CommandUsed, PhpFacts, SkippedStack, Stack, StackFile, Version, Workers};
 pub use summary::{Comparison, Estimate, LoadVerdict, Metric, Summary, Verdict};
 
@@ -82,6 +85,9 @@ pub struct Results {
     /// The limits that `howdah lab find-limit` found; empty for `howdah lab run`.
     #[serde(default)]
     pub limits: Vec<Limit>,
+    /// The bars of lab.json whose loads and stacks were chosen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bars: Vec<Bar>,
 }
 
 /// Whether a lab came to its end.

@@ -101,6 +101,28 @@ pub struct Usage {
     pub involuntary_switches: u64,
     /// Context switches of both kinds per right request; `None` without a request.
     pub switches_per_request: Option<f64>,
+    /// The processes by their job, `front` and `php`; empty if the stack's manifest does not distinguish them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub roles: BTreeMap<String, RoleUsage>,
+}
+
+/// The processes of a stack with one job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoleUsage {
+    /// CPU time per right request, by the scheduler's clock; `None` without a request.
+    pub cpu_microseconds_per_request: Option<f64>,
+    /// Context switches per right request.
+    pub switches_per_request: Option<f64>,
+    /// Processes by second.
+    pub processes: UsageSpan,
+    /// Proportional set size by second, in bytes.
+    pub pss_bytes: UsageSpan,
+    /// System calls per right request, in a run of its own with perf; `None` if they were not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_calls_per_request: Option<f64>,
+    /// Instructions per right request, in that run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions_per_request: Option<f64>,
 }
 
 /// The median and the maximum of the values by second.

@@ -7,12 +7,12 @@ use super::rounds::{Contestant, Rounds, StartRecord};
 use super::services::Services;
 use super::session::Session;
 use super::treatment::{self, Observation};
-use crate::plan::{LoadPlan, Plan, Source, StackPlan};
+use crate::plan::{BarPlan, LoadPlan, Plan, Source, StackPlan};
 use crate::results::{
-    Check, CheckState, FORMAT, Limit, Machine, Method, Outcome, Results, RunState, SkippedStack, Stack, Workers,
+    Bar, Check, CheckState, FORMAT, Limit, Machine, Method, Outcome, Results, Run, RunState, SkippedStack, Stack, Workers,
 };
 use crate::stacks::Running;
-use crate::stacks::detect::{Detection, detect};
+use crate::stacks::detect::{Detection, detect, find};
 use crate::stacks::php::Facts;
 use crate::statistics::interval::CONFIDENCE;
 use crate::statistics::summarize::Measured;
@@ -49,6 +49,8 @@ pub struct Prepared<'a> {
     pub observations: Vec<Observation>,
     /// The checks of the machine and of equal treatment.
     pub checks: Vec<Check>,
+    /// The loads, with rates in requests per second.
+    pub loads: Vec<LoadPlan>,
     /// The start of the lab.
     pub start: Instant,
 }
@@ -65,7 +67,11 @@ pub fn prepare<'a>(
 ) -> Result<Prepared<'a>, String> {
     let start = Instant::now();
     let machine = machine::describe();
-    let checks = machine::check(&machine, plan);
+    let mut checks = machine::check(&machine, plan);
+    if plan.counts_events && find("perf").is_none() {
+        let finding = "perf is not installed, so system calls are not counted: apt-get install linux-perf".to_owned();
+        checks.push(Check { name: "counts".to_owned(), state: CheckState::Warning, finding });
+    }
     let unfit: Vec<_> = checks.iter().filter(|check| check.state == CheckState::Failed).collect();
     if !unfit.is_empty() {
         let reasons: Vec<_> = unfit.iter().map(|check| format!("{}: {}", check.name, check.finding)).collect();
@@ -82,6 +88,7 @@ pub fn prepare<'a>(
         skipped: Vec::new(),
         observations: Vec::new(),
         checks,
+        loads: plan.loads.clone(),
         start,
     };
     prepared.choose_stacks(plan, interrupted, messages)?;
@@ -111,7 +118,8 @@ pub fn run(
     messages: &mut Messages,
 ) -> Result<Results, String> {
     let started_at = now();
-    let prepared = prepare(plan, options, interrupted, messages)?;
+    let mut prepared = prepare(plan, options, interrupted, messages)?;
+    prepared.measure_capacity(plan, interrupted, messages)?;
     let mut records = BTreeMap::new();
     let rounds = prepared.rounds(plan, interrupted);
     let runs = rounds.run(&prepared.contestants, &mut records, messages)?;
@@ -216,7 +224,32 @@ impl<'a> Prepared<'a> {
     /// The rounds of this lab.
     pub fn rounds<'b>(&'b self, plan: &'b Plan, interrupted: &'b AtomicBool) -> Rounds<'b> {
         let (session, services) = (&self.session, &self.services.renderer);
-        Rounds { plan, session, services, start: self.start, interrupted }
+        Rounds { plan, loads: &self.loads, session, services, start: self.start, interrupted }
+    }
+
+    /// Measures the capacity that rates in percent refer to, and makes them requests per second.
+    fn measure_capacity(
+        &mut self,
+        plan: &Plan,
+        interrupted: &AtomicBool,
+        messages: &mut Messages,
+    ) -> Result<(), String> {
+        let Some(capacity) = plan.capacity.as_ref().filter(|_| plan.loads.iter().any(LoadPlan::is_relative)) else {
+            return Ok(());
+        };
+        if interrupted.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        messages.passing(&format!("measuring the capacity of {}", capacity.stack));
+        let contestant = self.contestants.iter().find(|contestant| contestant.plan.name == capacity.stack);
+        let contestant = contestant.ok_or_else(|| format!("capacity: {} takes no part in the race", capacity.stack))?;
+        let rate = self.rounds(plan, interrupted).throughput(contestant, &capacity.load);
+        let rate = rate.map_err(|reason| format!("capacity: {reason}"))?;
+        let finding = format!("{} completes {rate:.0} requests/s: rates in percent are of these", capacity.stack);
+        messages.line(&format!("capacity: {finding}"));
+        self.checks.push(Check { name: "capacity".to_owned(), state: CheckState::Passed, finding });
+        self.loads = plan.loads.iter().map(|load| load.at_capacity(rate)).collect();
+        Ok(())
     }
 
     /// Looks for each stack, starts it once, and compares its answers with those of the first one.
@@ -305,7 +338,7 @@ impl<'a> Prepared<'a> {
         is_interrupted: bool,
     ) -> Results {
         let settings = Settings { seed: plan.seed, ..Settings::default() };
-        let loads: Vec<_> = plan.loads.iter().map(LoadPlan::describe).collect();
+        let loads: Vec<_> = self.loads.iter().map(LoadPlan::describe).collect();
         let stacks: Vec<_> =
             self.contestants.iter().map(|contestant| self.describe(plan, contestant, records)).collect();
         let summaries = summarize::summaries(&stacks, &loads, &runs, &settings);
@@ -313,6 +346,7 @@ impl<'a> Prepared<'a> {
         let outcome = if is_interrupted { Outcome::Interrupted } else { Outcome::Complete };
         let runs: Vec<_> = runs.into_iter().map(|measured| measured.run).collect();
         let caveats = caveats(plan, &self.checks, &runs, &outcome);
+        let bars = judge(plan, &runs);
         let verdict = summarize::verdict(&stacks, &loads, &summaries, &comparisons, caveats);
         Results {
             format: FORMAT,
@@ -336,6 +370,7 @@ impl<'a> Prepared<'a> {
             comparisons,
             verdict,
             limits,
+            bars,
         }
     }
 
@@ -365,6 +400,17 @@ impl<'a> Prepared<'a> {
             ready_after_seconds: ready.get(ready.len() / 2).map(|ready| (ready * 1000.0).round() / 1000.0),
         }
     }
+}
+
+/// The bars of the lab, as these runs answer them.
+fn judge(plan: &Plan, runs: &[Run]) -> Vec<Bar> {
+    let runs: Vec<_> = runs.iter().collect();
+    let judge = |bar: &BarPlan| {
+        let answer = bar.question.answer(&runs);
+        let promise = bar.question.to_string();
+        Bar { promise, measured: answer.measured, met: answer.met, optional: bar.optional }
+    };
+    plan.bars.iter().map(judge).collect()
 }
 
 fn manifest_of(stack: &StackPlan) -> String {

@@ -3,7 +3,7 @@
 //! The stack runs through the whole search. A probe whose load generator was the bottleneck ends it.
 
 use super::progress::Messages;
-use super::race::{self, Position, Target};
+use super::race::{self, Means, Position, Target};
 use super::rounds::{Contestant, Rounds};
 use crate::load::Pace;
 use crate::load::schedule::Schedule;
@@ -106,17 +106,19 @@ fn find_one(
     let (name, interrupted) = (&contestant.plan.name, rounds.interrupted);
     let mut bounds = Bounds::new(search);
     let mut probes = Vec::new();
+    let means = Means { perf: None, ..Means::of(rounds.plan) };
     match rounds.start(contestant, false) {
         Err(failure) => messages.line(&format!("{name}: {}", failure.reason)),
         Ok((mut started, _place)) => {
             while let Some(rate) = bounds.next().filter(|_| !interrupted.load(Ordering::Relaxed)) {
                 let load = at_rate(load, rate, search.length, probes.is_empty());
                 let roots = started.running.as_ref().map(Running::roots).unwrap_or_default();
-                let target = Target { stack: name, endpoint: &started.endpoint, host: &started.host, roots: &roots };
+                let (endpoint, host) = (&started.endpoint, started.host.as_str());
+                let target = Target { stack: name, endpoint, host, roots: &roots, roles: &[] };
                 let number = probes.len() as u32 + 1;
                 let position = Position { round: number, position: number, started_after: rounds.start.elapsed() };
                 messages.passing(&format!("{name}: {rate} requests/s"));
-                let measured = race::run(&target, &load, rounds.plan, position, interrupted, &mut |_| {})?;
+                let measured = race::run(&target, &load, &means, position, interrupted, &mut |_| {})?;
                 let probe = probe(&measured, rate, &search.objective);
                 let latency = probe.latency_ms.map_or_else(|| "no answer".to_owned(), |ms| format!("{ms:.1} ms"));
                 let state = match (&measured.run.state, probe.held) {

@@ -91,7 +91,8 @@ pub fn check(machine: &Machine, plan: &Plan) -> Vec<Check> {
     checks
 }
 
-fn raise_open_files() {
+/// Raises the limit of open files as far as the system allows.
+pub fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     // The supervisor of a stack may raise it further, for itself.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });

@@ -6,6 +6,7 @@
 //! - [`race`]: one run: a stack under a load
 //! - [`rounds`]: all runs in their order
 //! - [`limit`]: the highest rate that a stack holds
+//! - [`serve`]: starts one stack and keeps it; [`single_load`]: one load on a server that runs already
 //! - [`lab`]: a whole lab, from its plan to its results
 //! - [`output`]: results.json, CSV files, the table on the terminal
 //! - [`progress`]: the messages while it runs
@@ -17,6 +18,8 @@ pub mod output;
 pub mod progress;
 pub mod race;
 pub mod rounds;
+pub mod serve;
 pub mod services;
 pub mod session;
+pub mod single_load;
 pub mod treatment;

@@ -1,5 +1,6 @@
 //! The files of a lab, and its table on the terminal.
 
+use crate::report::tables::costs;
 use crate::result_file;
 use crate::results::{Metric, Results, Run, RunState, Summary};
 use std::fmt::Write;
@@ -32,15 +33,9 @@ pub fn table(results: &Results) -> String {
         let head = ["", "requests/s", "p50 ms", "p90 ms", "p99 ms", "right", "CPU %", "PSS MiB", "requests/CPU s"];
         let mut lines = vec![head.map(str::to_owned).to_vec()];
         lines.extend(rows);
-        let width =
-            |column: usize| lines.iter().map(|line| line.get(column).map_or(0, |cell| cell.chars().count())).max();
-        let widths: Vec<_> = (0..head.len()).map(|column| width(column).unwrap_or(0)).collect();
-        for line in &lines {
-            let cells = line.iter().enumerate().map(|(column, cell)| match column {
-                0 => format!("{cell:<width$}", width = widths[0]),
-                _ => format!("{cell:>width$}", width = widths[column]),
-            });
-            let _ = writeln!(text, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push_str(&align(&lines, 1));
+        if is_about_costs(results) {
+            text.push_str(&align(&cost_lines(results, &load.name), 2));
         }
     }
     for limit in &results.limits {
@@ -68,6 +63,62 @@ pub fn table(results: &Results) -> String {
         for caveat in &verdict.caveats {
             let _ = writeln!(text, "note: {caveat}");
         }
+    }
+    if !results.bars.is_empty() {
+        text.push('\n');
+    }
+    for bar in &results.bars {
+        let word = match bar.met {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "unknown",
+        };
+        let _ = writeln!(text, "{word:8}{}: {}", bar.promise, bar.measured);
+    }
+    text
+}
+
+/// Whether the lab counts system calls. The report has the costs of others, too.
+fn is_about_costs(results: &Results) -> bool {
+    let counted = |run: &Run| {
+        run.usage.iter().flat_map(|usage| usage.roles.values()).any(|role| role.system_calls_per_request.is_some())
+    };
+    results.lab.get("counts") == Some(&true.into()) || results.runs.iter().any(counted)
+}
+
+/// The cost of a request by the job of the processes; empty if nothing was measured by job.
+fn cost_lines(results: &Results, load: &str) -> Vec<Vec<String>> {
+    let stacks = results.stacks.iter().enumerate();
+    let rows: Vec<_> = stacks.flat_map(|(number, stack)| costs(results, number, &stack.name, load)).collect();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let head = ["per request", "", "CPU µs", "switches", "system calls", "1,000 instructions", "processes", "PSS MiB"];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    let mut last = None;
+    for row in rows {
+        let name = if last == Some(row.stack) { String::new() } else { results.stacks[row.stack].name.clone() };
+        last = Some(row.stack);
+        let (calls, instructions) = (row.system_calls, row.instructions);
+        lines.push(vec![name, row.role, row.cpu, row.switches, calls, instructions, row.processes, row.memory]);
+    }
+    lines
+}
+
+/// The lines with columns of equal width; the first ones are left-aligned.
+fn align(lines: &[Vec<String>], left: usize) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        lines.iter().map(|line| line.get(column).map_or(0, |cell| cell.chars().count())).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for line in lines {
+        let cells = line.iter().enumerate().map(|(column, cell)| match column {
+            _ if column < left => format!("{cell:<width$}", width = widths[column]),
+            _ => format!("{cell:>width$}", width = widths[column]),
+        });
+        let _ = writeln!(text, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
     text
 }

@@ -3,10 +3,14 @@
 use crate::load::connection::Endpoint;
 use crate::load::tally::{Tally, distribution, percentiles};
 use crate::load::{Load, Outcome, Pace, Progress, Stop};
-use crate::measure::{Sample, Sampler};
+use crate::measure::kernel_events::{Counting, KernelEvents};
+use crate::measure::{Role, RoleSample, Sample, Sampler, role};
 use crate::plan::{LoadPlan, Plan};
-use crate::results::{Generator, Run, RunState, Second, Usage};
+use crate::results::{Generator, RoleUsage, Run, RunState, Second, Usage};
+use crate::stacks::detect::find;
 use crate::statistics::summarize::{Measured, span};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -21,6 +25,19 @@ pub struct Target<'a> {
     pub host: &'a str,
     /// Its processes; empty if they are unknown.
     pub roots: &'a [u32],
+    /// Their jobs.
+    pub roles: &'a [Role],
+}
+
+/// What makes and measures a load.
+#[derive(Clone, Debug)]
+pub struct Means {
+    /// Threads of the load generator.
+    pub threads: usize,
+    /// Their cores; empty: any.
+    pub cores: Vec<u32>,
+    /// perf, if system calls and instructions are to be counted.
+    pub perf: Option<PathBuf>,
 }
 
 /// The place of a run in the lab.
@@ -45,14 +62,24 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(400);
 /// Less CPU time is below the kernel's clock.
 const SHORTEST_CPU: Duration = Duration::from_millis(50);
 
-/// Warms a stack up and runs a load.
+// === impl Means ===
+
+impl Means {
+    /// Those of a lab.
+    pub fn of(plan: &Plan) -> Means {
+        let perf = if plan.counts_events { find("perf") } else { None };
+        Means { threads: plan.threads, cores: plan.generator_cores.clone(), perf }
+    }
+}
+
+/// Warms a stack up and runs a load; with perf a second time, for what only perf counts.
 ///
 /// # Errors
 /// The load generator cannot work: the kernel gives it no descriptors or not its cores.
 pub fn run(
     target: &Target,
     load: &LoadPlan,
-    plan: &Plan,
+    means: &Means,
     position: Position,
     interrupted: &AtomicBool,
     progress: &mut dyn FnMut(&Progress),
@@ -67,8 +94,8 @@ pub fn run(
         keeps_cookies: load.keeps_cookies,
         sessions: load.sessions.clone(),
         autostop: load.autostop.iter().map(|(_, condition)| condition.clone()).collect(),
-        threads: plan.threads,
-        cores: plan.generator_cores.clone(),
+        threads: means.threads,
+        cores: means.cores.clone(),
     };
     if !load.warm_up.is_zero() {
         let connections = match load.pace {
@@ -78,12 +105,28 @@ pub fn run(
         let pace = Pace::Closed { connections, length: Some(load.warm_up), requests: None };
         crate::load::run(&Load { pace, autostop: Vec::new(), ..whole.clone() }, interrupted, &mut |_| {})?;
     }
-    let sampler = Sampler::start(target.roots.to_vec());
+    let sampler = Sampler::start(target.roots.to_vec(), target.roles.to_vec());
     let outcome = crate::load::run(&whole, interrupted, progress);
     let samples = sampler.finish();
     let outcome = outcome?;
-    let run = describe(target, load, position, &outcome, &samples);
+    let mut run = describe(target, load, position, &outcome, &samples);
+    if let (Some(perf), Some(usage), RunState::Complete) = (&means.perf, &mut run.usage, &run.state) {
+        let counting = Counting::start(perf, &role::pids(target.roles, target.roots))?;
+        let again = crate::load::run(&whole, interrupted, &mut |_| {});
+        let counted = counting.finish();
+        add_events(&mut usage.roles, &counted, again?.tally.right);
+    }
     Ok(Measured { run, latency: outcome.tally.latency })
+}
+
+/// Adds what perf counted in a run with this number of right requests.
+fn add_events(roles: &mut BTreeMap<String, RoleUsage>, counted: &BTreeMap<String, KernelEvents>, right: u64) {
+    for (name, usage) in roles {
+        let events = counted.get(name).copied().unwrap_or_default();
+        let per_request = |count: Option<u64>| count.filter(|_| right > 0).map(|count| round(count as f64 / right as f64));
+        usage.system_calls_per_request = per_request(events.system_calls);
+        usage.instructions_per_request = per_request(events.instructions);
+    }
 }
 
 /// A run that could not be made.
@@ -204,7 +247,28 @@ fn usage(samples: &[Sample], right: u64) -> Option<Usage> {
         involuntary_switches,
         switches_per_request: (right > 0)
             .then(|| round((voluntary_switches + involuntary_switches) as f64 / right as f64)),
+        roles: roles(busy, right),
     })
+}
+
+/// What the processes of each role did. `samples` are those of the busy stack; counters begin at 0 before them.
+fn roles(samples: &[Sample], right: u64) -> BTreeMap<String, RoleUsage> {
+    let Some(last) = samples.last() else { return BTreeMap::new() };
+    let per_request = |value: f64| (right > 0).then(|| round(value / right as f64));
+    let describe = |(name, end): (&String, &RoleSample)| {
+        let of_role = |value: fn(&RoleSample) -> f64| {
+            span(samples.iter().filter_map(|sample| sample.roles.get(name)).map(value)).unwrap_or_default()
+        };
+        let usage = RoleUsage {
+            cpu_microseconds_per_request: per_request(end.cpu.as_secs_f64() * 1e6),
+            switches_per_request: per_request(end.switches as f64),
+            processes: of_role(|sample| f64::from(sample.processes)),
+            pss_bytes: of_role(|sample| sample.pss_bytes as f64),
+            ..RoleUsage::default()
+        };
+        (name.clone(), usage)
+    };
+    last.roles.iter().map(describe).collect()
 }
 
 fn generator(outcome: &Outcome, seconds: &[Second], requests: u64) -> Generator {
@@ -251,7 +315,14 @@ mod tests {
     use super::*;
 
     fn sample(seconds: u64, cpu_ms: u64) -> Sample {
+        let role = RoleSample {
+            cpu: Duration::from_millis(cpu_ms / 2),
+            switches: seconds * 8,
+            processes: seconds as u32,
+            pss_bytes: 500,
+        };
         Sample {
+            roles: BTreeMap::from([("php".to_owned(), role)]),
             at: Duration::from_secs(seconds),
             cpu: Duration::from_millis(cpu_ms),
             pss_bytes: Some(1000 + cpu_ms),
@@ -269,8 +340,20 @@ mod tests {
         assert_eq!((usage.cpu_seconds, usage.requests_per_cpu_second), (1.6, Some(200.0)));
         assert_eq!((usage.pss_bytes.median, usage.pss_bytes.max), (2500.0, 2600.0));
         assert_eq!((usage.voluntary_switches, usage.involuntary_switches), (30, 3));
+        let php = &usage.roles["php"];
+        assert_eq!((php.cpu_microseconds_per_request, php.switches_per_request), (Some(2500.0), Some(0.075)));
+        assert_eq!((php.processes.median, php.processes.max, php.pss_bytes.median), (2.0, 3.0, 500.0));
         let gone = Sample { processes: 0, ..sample(0, 0) };
-        assert_eq!(super::usage(&[gone, gone], 5), None);
+        assert_eq!(super::usage(&[gone.clone(), gone], 5), None);
+    }
+
+    #[test]
+    fn what_perf_counted_is_divided_by_the_requests_of_its_own_run() {
+        let mut roles = BTreeMap::from([("front".to_owned(), RoleUsage::default())]);
+        let events = KernelEvents { system_calls: Some(300), instructions: None };
+        add_events(&mut roles, &BTreeMap::from([("front".to_owned(), events)]), 100);
+        let front = &roles["front"];
+        assert_eq!((front.system_calls_per_request, front.instructions_per_request), (Some(3.0), None));
     }
 
     #[test]

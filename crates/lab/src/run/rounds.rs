@@ -1,12 +1,13 @@
 //! All runs of a lab in their order: in each round, each stack in random order is started, gets all loads, and is stopped.
 
 use super::progress::{Messages, bar};
-use super::race::{self, Position, Target};
+use super::race::{self, Means, Position, Target};
 use super::session::Session;
 use super::treatment::describe_wrong;
 use crate::load::connection::Endpoint;
 use crate::load::{Pace, single};
-use crate::plan::{Plan, Source, StackPlan};
+use crate::measure::Role;
+use crate::plan::{LoadPlan, Plan, Source, StackPlan};
 use crate::results::{CommandUsed, RunState, StackFile};
 use crate::stacks::template::Renderer;
 use crate::stacks::{Detection, Running, StartFailure};
@@ -54,6 +55,8 @@ pub struct StartRecord {
 pub struct Rounds<'a> {
     /// The plan.
     pub plan: &'a Plan,
+    /// Its loads, with rates in requests per second.
+    pub loads: &'a [LoadPlan],
     /// The session.
     pub session: &'a Session,
     /// Renders templates that use the ports of services.
@@ -78,7 +81,7 @@ impl Rounds<'_> {
         messages: &mut Messages,
     ) -> Result<Vec<Measured>, String> {
         let mut runs: Vec<Measured> = Vec::new();
-        let total = contestants.len() as u32 * self.plan.rounds * self.plan.loads.len() as u32;
+        let total = contestants.len() as u32 * self.plan.rounds * self.loads.len() as u32;
         for (index, order) in interleaved(contestants.len(), self.plan.rounds, self.plan.seed).iter().enumerate() {
             let round = index as u32 + 1;
             for contestant in order.iter().map(|number| &contestants[*number]) {
@@ -133,6 +136,23 @@ impl Rounds<'_> {
         }
     }
 
+    /// Starts a stack, measures a closed loop, and stops it: right requests per second.
+    ///
+    /// # Errors
+    /// The stack does not start, or answers no request.
+    pub fn throughput(&self, contestant: &Contestant, load: &LoadPlan) -> Result<f64, String> {
+        let name = &contestant.plan.name;
+        let (started, _place) = self.start(contestant, false).map_err(|failure| failure.reason)?;
+        let means = Means { perf: None, ..Means::of(self.plan) };
+        let target = Target { stack: name, endpoint: &started.endpoint, host: &started.host, roots: &[], roles: &[] };
+        let measured = race::run(&target, load, &means, self.position(1, 0), self.interrupted, &mut |_| {});
+        if let Some(running) = started.running {
+            running.stop();
+        }
+        let rate = measured?.run.requests_per_second;
+        if rate > 0.0 { Ok(rate) } else { Err(format!("{name} answered no request")) }
+    }
+
     fn run_stack(
         &self,
         contestant: &Contestant,
@@ -143,27 +163,34 @@ impl Rounds<'_> {
         messages: &mut Messages,
     ) -> Result<(), String> {
         let name = &contestant.plan.name;
-        messages.passing(&format!("round {round}/{}: starting {name}", self.plan.rounds));
-        let (mut started, _place) = match self.start(contestant, false) {
-            Ok(started) => started,
-            Err(failure) => {
-                messages.line(&format!("round {round}/{}: {name}: {}", self.plan.rounds, failure.reason));
-                for load in &self.plan.loads {
-                    let state = RunState::Failed { reason: failure.reason.clone(), log: failure.log.clone() };
-                    runs.push(race::without_load(name, &load.name, self.position(round, runs.len()), state));
-                }
-                return Ok(());
-            }
-        };
-        record.ready_after.push(started.ready_after);
-        if let Some(running) = started.running.as_ref().filter(|_| record.commands.is_empty()) {
-            record.files.clone_from(&running.files);
-            record.commands.clone_from(&running.commands);
-        }
-        for load in &self.plan.loads {
+        let roles = contestant.roles();
+        let mut running: Option<Started> = None;
+        for (index, load) in self.loads.iter().enumerate() {
             if self.is_interrupted() {
                 break;
             }
+            if load.is_fresh && let Some(Started { running: Some(before), .. }) = running.take() {
+                before.stop();
+            }
+            if running.is_none() {
+                messages.passing(&format!("round {round}/{}: starting {name}", self.plan.rounds));
+                match self.start(contestant, false) {
+                    Ok((started, _place)) => {
+                        record.add(&started);
+                        running = Some(started);
+                    }
+                    Err(failure) => {
+                        messages.line(&format!("round {round}/{}: {name}: {}", self.plan.rounds, failure.reason));
+                        for load in &self.loads[index..] {
+                            let state = RunState::Failed { reason: failure.reason.clone(), log: failure.log.clone() };
+                            let position = self.position(round, runs.len());
+                            runs.push(race::without_load(name, &load.name, position, state));
+                        }
+                        return Ok(());
+                    }
+                }
+            }
+            let Some(started) = running.as_mut() else { break };
             let position = self.position(round, runs.len());
             let place = format!(
                 "{} {}/{total} round {round}: {name}, {}",
@@ -171,24 +198,7 @@ impl Rounds<'_> {
                 position.position,
                 load.name
             );
-            let roots = started.running.as_ref().map(Running::roots).unwrap_or_default();
-            let target = Target { stack: name, endpoint: &started.endpoint, host: &started.host, roots: &roots };
-            let mut measured = race::run(&target, load, self.plan, position, self.interrupted, &mut |progress| {
-                let length = match &load.pace {
-                    Pace::Open { schedule, .. } => format!("/{} s", schedule.length().as_secs()),
-                    Pace::Closed { length: Some(length), .. } => format!("/{} s", length.as_secs()),
-                    Pace::Closed { .. } => " s".to_owned(),
-                };
-                let beat = progress.beat;
-                let (second, right, failed) = (beat.second + 1, beat.right, beat.failed);
-                messages.passing(&format!("{place}: {second}{length}, {right} right, {failed} failed in this second"));
-            })?;
-            if let Some(running) = &mut started.running
-                && let Some(death) = running.death()
-            {
-                let reason = format!("{death} under load");
-                measured.run.state = RunState::Failed { reason, log: running.log() };
-            }
+            let measured = self.run_load(started, name, &roles, load, position, &place, messages)?;
             messages.line(&line(&place, &measured));
             let is_dead = matches!(measured.run.state, RunState::Failed { .. });
             runs.push(measured);
@@ -196,10 +206,43 @@ impl Rounds<'_> {
                 break;
             }
         }
-        if let Some(running) = started.running {
+        if let Some(Started { running: Some(running), .. }) = running {
             running.stop();
         }
         Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one run, once")]
+    fn run_load(
+        &self,
+        started: &mut Started,
+        name: &str,
+        roles: &[Role],
+        load: &LoadPlan,
+        position: Position,
+        place: &str,
+        messages: &mut Messages,
+    ) -> Result<Measured, String> {
+        let roots = started.running.as_ref().map(Running::roots).unwrap_or_default();
+        let target = Target { stack: name, endpoint: &started.endpoint, host: &started.host, roots: &roots, roles };
+        let means = Means::of(self.plan);
+        let mut measured = race::run(&target, load, &means, position, self.interrupted, &mut |progress| {
+            let length = match &load.pace {
+                Pace::Open { schedule, .. } => format!("/{} s", schedule.length().as_secs()),
+                Pace::Closed { length: Some(length), .. } => format!("/{} s", length.as_secs()),
+                Pace::Closed { .. } => " s".to_owned(),
+            };
+            let beat = progress.beat;
+            let (second, right, failed) = (beat.second + 1, beat.right, beat.failed);
+            messages.passing(&format!("{place}: {second}{length}, {right} right, {failed} failed in this second"));
+        })?;
+        if let Some(running) = &mut started.running
+            && let Some(death) = running.death()
+        {
+            let reason = format!("{death} under load");
+            measured.run.state = RunState::Failed { reason, log: running.log() };
+        }
+        Ok(measured)
     }
 
     fn wait_for_right_answer(
@@ -208,7 +251,7 @@ impl Rounds<'_> {
         host: &str,
         mut running: Option<&mut Running>,
     ) -> Result<(), String> {
-        let Some(target) = self.plan.loads.first().and_then(|load| load.targets.first()) else { return Ok(()) };
+        let Some(target) = self.loads.first().and_then(|load| load.targets.first()) else { return Ok(()) };
         let deadline = Instant::now() + READY_TIMEOUT;
         loop {
             let reason = match single::request(endpoint, host, target, READY_TIMEOUT) {
@@ -241,6 +284,31 @@ impl Rounds<'_> {
 
     fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+// === impl Contestant ===
+
+impl Contestant<'_> {
+    /// The jobs of its processes.
+    pub fn roles(&self) -> Vec<Role> {
+        match &self.plan.source {
+            // The library has read them before.
+            Source::Started(spec) => spec.definition.manifest.read_roles().unwrap_or_default(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+// === impl StartRecord ===
+
+impl StartRecord {
+    fn add(&mut self, started: &Started) {
+        self.ready_after.push(started.ready_after);
+        if let Some(running) = started.running.as_ref().filter(|_| self.commands.is_empty()) {
+            self.files.clone_from(&running.files);
+            self.commands.clone_from(&running.commands);
+        }
     }
 }
 

@@ -99,6 +99,7 @@ impl Definition {
         let mut json = serde_json::Deserializer::from_str(&text);
         let manifest: Manifest = serde_path_to_error::deserialize(&mut json)
             .map_err(|error| format!("{place}/{MANIFEST}: {}: {}", error.path(), error.inner()))?;
+        manifest.read_roles().map_err(|error| format!("{place}/{MANIFEST}: {error}"))?;
         for file in &manifest.files {
             if !files.contains_key(&file.template) {
                 return Err(format!("{place}/{MANIFEST}: files: the template {} is missing", file.template));

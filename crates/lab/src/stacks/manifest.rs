@@ -1,5 +1,6 @@
 //! The fields of a stack's `manifest.json`. Texts marked *template* may use the variables of [`super::template`].
 
+use crate::measure::Role;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -47,6 +48,10 @@ pub struct Manifest {
     /// When it is ready after these requests.
     #[serde(default)]
     pub ready: Ready,
+    /// Its processes by their job, `front` and `php`: regular expressions of their titles, `@started` or `@forked`
+    /// ([`crate::measure::role`]). Their cost is measured separately.
+    #[serde(default)]
+    pub roles: BTreeMap<String, String>,
     /// Its log files inside of its folder.
     #[serde(default)]
     pub logs: Vec<String>,
@@ -181,4 +186,20 @@ pub struct ControlRequest {
     pub path: String,
     /// The body: one of [`Manifest::files`].
     pub body_file: String,
+}
+
+// === impl Manifest ===
+
+impl Manifest {
+    /// The roles of its processes.
+    ///
+    /// # Errors
+    /// A pattern is wrong; the message has its path.
+    pub fn read_roles(&self) -> Result<Vec<Role>, String> {
+        let read = |(name, processes): (&String, &String)| {
+            let processes = processes.parse().map_err(|error| format!("roles/{name}: {error}"))?;
+            Ok(Role { name: name.clone(), processes })
+        };
+        self.roles.iter().map(read).collect()
+    }
 }

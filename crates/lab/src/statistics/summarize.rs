@@ -77,7 +77,8 @@ pub fn span(values: impl Iterator<Item = f64>) -> Option<UsageSpan> {
     Some(UsageSpan { median, max })
 }
 
-fn counts(run: &Run) -> bool {
+/// Whether a run counts.
+pub fn counts(run: &Run) -> bool {
     matches!(run.state, RunState::Complete | RunState::Stopped { .. })
 }
 
@@ -131,7 +132,7 @@ fn summary(stack: &str, load: &str, runs: &[Measured], settings: &Settings) -> O
 }
 
 /// The value of a metric in a run; `None` if it was not measured.
-fn value(run: &Run, metric: Metric) -> Option<f64> {
+pub fn value(run: &Run, metric: Metric) -> Option<f64> {
     let percentile = |of: fn(&Percentiles) -> f64| run.latency.percentiles.as_ref().map(of);
     match metric {
         Metric::RequestsPerSecond => Some(run.requests_per_second),

@@ -32,6 +32,13 @@ impl LabK6Options {
     /// The lab is wrong, or a file cannot be written.
     pub fn run(&self) -> Result<(), String> {
         let plan = Plan::read(&self.lab, &Library::load(None)?, false)?;
+        if let Some(load) = plan.loads.iter().find(|load| load.is_relative()) {
+            return Err(format!(
+                "{}: the rates of the load {} are percents of a capacity that only a race measures; write requests per second",
+                self.lab.display(),
+                load.name
+            ));
+        }
         let folder = self.out.clone().unwrap_or_else(|| self.lab.parent().map(PathBuf::from).unwrap_or_default());
         for (name, text) in [
             ("lab.js", k6::script(&plan.title, &plan.loads)),

@@ -3,6 +3,8 @@
 //! - [`run`]: a lab from lab.json to its report
 //! - [`init`]: writes a lab.json
 //! - [`stacks`]: which stacks this machine can run
+//! - [`serve`]: one stack, until Ctrl-C
+//! - [`load`]: one load on a server that runs already
 //! - [`find_limit`]: the highest rate that a stack holds
 //! - [`k6`]: the same load for k6
 //! - [`interrupt`]: Ctrl-C ends a lab in order
@@ -14,8 +16,10 @@ mod find_limit;
 mod init;
 mod interrupt;
 mod k6;
+mod load;
 mod report;
 mod run;
+mod serve;
 mod stacks;
 
 use clap::{Args, Subcommand};
@@ -41,6 +45,10 @@ enum Command {
     Report(report::LabReportOptions),
     /// Search the highest constant rate that each stack holds under an objective.
     FindLimit(find_limit::LabFindLimitOptions),
+    /// Start one stack of a lab and keep it until Ctrl-C, to look at it or to measure it with other tools.
+    Serve(serve::LabServeOptions),
+    /// Send one load to a server that runs already, and print its outcomes and times.
+    Load(load::LabLoadOptions),
     /// Write the loads as a k6 script and a TestRun of k6-operator, for load from many machines.
     K6(k6::LabK6Options),
 }
@@ -60,6 +68,8 @@ impl LabCommand {
             Command::Compare(options) => options.run(),
             Command::Report(options) => options.run(),
             Command::FindLimit(options) => options.run(),
+            Command::Serve(options) => options.run(),
+            Command::Load(options) => options.run(),
             Command::K6(options) => options.run(),
         }
     }

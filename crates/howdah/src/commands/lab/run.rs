@@ -1,10 +1,12 @@
 //! `howdah lab run`: races the stacks of a lab.json.
 //!
-//! Fails if lab.json is wrong, the machine is unfit or no stack can run. A stack that fails is a result.
+//! Fails if lab.json is wrong, the machine is unfit or no stack can run, and with --check if a bar is missed. A stack that fails
+//! is a result.
 
 use super::interrupt;
 use crate::terminal::output;
 use clap::Args;
+use howdah_lab::load::duration;
 use howdah_lab::plan::Plan;
 use howdah_lab::report::write_html;
 use howdah_lab::results::Outcome;
@@ -13,6 +15,7 @@ use howdah_lab::run::output::{table, write};
 use howdah_lab::run::progress::Messages;
 use howdah_lab::stacks::Library;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The options of `howdah lab run`.
 #[derive(Debug, Args)]
@@ -26,9 +29,24 @@ pub struct LabRunOptions {
     /// Only these stacks of the lab.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     stacks: Vec<String>,
+    /// Only these loads of the lab.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    loads: Vec<String>,
     /// Shorter loads and fewer rounds: a first impression.
     #[arg(long)]
     quick: bool,
+    /// The time of each load, instead of the lab's; not of loads that end with a number of requests.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    duration: Option<Duration>,
+    /// The number of PHP processes of each stack, instead of the lab's.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    workers: Option<u32>,
+    /// Run each load a second time, in which perf counts system calls and instructions.
+    #[arg(long)]
+    counts: bool,
+    /// Fail unless all bars of the lab are met.
+    #[arg(long)]
+    check: bool,
     /// The number of rounds, instead of the lab's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
@@ -46,6 +64,9 @@ pub struct LabRunOptions {
     allow_remote: bool,
 }
 
+/// A shorter load measures nothing.
+const SHORTEST: Duration = Duration::from_millis(100);
+
 // === impl LabRunOptions ===
 
 impl LabRunOptions {
@@ -59,6 +80,22 @@ impl LabRunOptions {
         if !self.stacks.is_empty() {
             plan.select(&self.stacks)?;
         }
+        if !self.loads.is_empty() {
+            plan.select_loads(&self.loads)?;
+        }
+        if let Some(length) = self.duration {
+            if length < SHORTEST {
+                return Err("--duration: at least 100ms".to_owned());
+            }
+            plan.set_duration(length);
+        }
+        if let Some(workers) = self.workers {
+            plan.set_workers(workers);
+        }
+        if self.check && plan.bars.is_empty() {
+            return Err("--check: the lab has no bars for these stacks and loads: docs/lab.md#bars".to_owned());
+        }
+        plan.counts_events |= self.counts;
         plan.rounds = self.rounds.unwrap_or(plan.rounds);
         for (chosen, planned) in
             [(&self.generator_cores, &mut plan.generator_cores), (&self.stack_cores, &mut plan.stack_cores)]
@@ -83,9 +120,13 @@ impl LabRunOptions {
         write_html(&results, &report)?;
         output::print(&table(&results));
         output::print(&format!("\n{}\n", report.display()));
+        let missed = results.bars.iter().filter(|bar| bar.is_failure()).count();
         match results.outcome {
-            Outcome::Complete => Ok(()),
             Outcome::Interrupted => Err("interrupted; the runs until then were written".to_owned()),
+            Outcome::Complete if self.check && missed > 0 => {
+                Err(format!("--check: {missed} of {} bars are not met", results.bars.len()))
+            }
+            Outcome::Complete => Ok(()),
         }
     }
 
