@@ -7,15 +7,16 @@ requests per second in an open loop, less than 0.1 percent are sent more than 1 
 
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import tempfile
 from pathlib import Path
 
-from lib import load, process_tree
-from lib.howdah import EXECUTABLE
+from lib import process_tree
+from lib.lab import BENCH, PHP
+from lib.lab import executable as howdah
 from lib.options import add_measurement
-from lib.php_config import executable
 from lib.ports import free_port, wait_for_port
 from lib.process_tree import BenchError
 from lib.verdict import print_verdict
@@ -102,7 +103,7 @@ def difference(pairs):
 
 def wrk(options, url, core):
     command = [executable("wrk", "wrk"), "-t1", f"-c{options.connections}", f"-d{options.seconds}s",
-               "-s", Path(load.__file__).with_name("wrk_report.lua"), f"{url}/"]
+               "-s", BENCH / "lib/wrk_report.lua", f"{url}/"]
     output = process_tree.output(command, cores=[core])
     report = json.loads(output.partition("RESULT ")[2].partition("\n")[0])
     return {"rate": report["requests"] / (report["microseconds"] / 1e6), "p50": report["p50"] / 1000,
@@ -115,7 +116,7 @@ def lab(options, folder, url, core):
     out = folder / "out"
     plan = {
         "title": "the load generator",
-        "application": {"root": str(folder), "php": options.php},
+        "application": {"root": str(folder), "php": PHP},
         "stacks": [{"name": "nginx", "url": url}],
         "rounds": 1,
         "cores": {"generator": [core]},
@@ -125,7 +126,7 @@ def lab(options, folder, url, core):
         ],
     }
     (folder / "lab.json").write_text(json.dumps(plan))
-    done = subprocess.run([EXECUTABLE, "lab", "run", folder / "lab.json", "--out", out], capture_output=True, text=True)
+    done = subprocess.run([howdah(), "lab", "run", folder / "lab.json", "--out", out], capture_output=True, text=True)
     if done.returncode:
         raise BenchError(done.stderr)
     runs = {run["load"]: run for run in json.loads((out / "results.json").read_text())["runs"]}
@@ -134,3 +135,11 @@ def lab(options, folder, url, core):
         raise BenchError(f"failed requests: {closed['errors']} {runs['open']['errors']}")
     return {"rate": closed["requests_per_second"], "p50": percentiles["p50"], "p99": percentiles["p99"],
             "late_share": runs["open"]["generator"]["late_share"]}
+
+
+def executable(name, package):
+    """The path of a program, also from /usr/sbin, which is not on every PATH."""
+    found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+    if not found:
+        raise BenchError(f"{name} is not installed: apt-get install {package}")
+    return found

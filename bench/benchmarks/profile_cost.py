@@ -5,18 +5,19 @@ second to the mean of the others. The bar: the median is at most 1.02 at 99 samp
 CPU because the throughput depends on the rest of the machine.
 """
 
-import os
 import statistics
 import subprocess
 import time
 
-from lib import howdah, load, pages, process_tree
+from lib import process_tree
+from lib.lab import executable, flawless, serve
 from lib.options import add_measurement
 from lib.process_tree import BenchError
 from lib.verdict import print_verdict
-from lib.workbench import Workbench
 
 BAR = 1.02
+# The application's name in the configuration that the lab writes.
+APPLICATION = "lab"
 
 
 def add_options(parser):
@@ -26,38 +27,36 @@ def add_options(parser):
 
 
 def run(options):
-    chosen = pages.by_name(options.pages.split(","))
-    with Workbench(["howdah"], chosen, php_version=options.php, processes=os.cpu_count()) as bench:
-        return all([measure(bench, page, options) for page in chosen])
+    with serve("howdah") as server:
+        return all([measure(server, page, options) for page in options.pages.split(",")])
 
 
-def measure(bench, page, options):
-    server = bench.servers[0]
+def measure(server, page, options):
     ratios = []
 
     def microseconds():
         """CPU per request."""
         before = process_tree.cpu_seconds(server.roots)
-        figures = load.run("wrk", bench.url(server, page), options.connections, options.seconds)
+        figures = flawless(f"{server.url}/{page}.php", connections=options.connections, seconds=options.seconds)
         return (process_tree.cpu_seconds(server.roots) - before) / figures.good * 1e6
 
     microseconds()
     for _ in range(options.rounds):
         before = microseconds()
-        profiled, samples = with_profile(bench, options, microseconds)
+        profiled, samples = with_profile(server, options, microseconds)
         after = microseconds()
         ratios.append(profiled / ((before + after) / 2))
-        print(f"{page.name}: {before:,.1f} µs without, {profiled:,.1f} with, {after:,.1f} without: {ratios[-1]:.3f}; "
+        print(f"{page}: {before:,.1f} µs without, {profiled:,.1f} with, {after:,.1f} without: {ratios[-1]:.3f}; "
               f"{samples}", flush=True)
     median = statistics.median(ratios)
-    return print_verdict(median <= BAR, f"{page.name} {median:.3f} (median of {options.rounds}); the bar is {BAR}")
+    return print_verdict(median <= BAR, f"{page} {median:.3f} (median of {options.rounds}); the bar is {BAR}")
 
 
-def with_profile(bench, options, act):
+def with_profile(server, options, act):
     """The result of `act` while a profile runs, and the first line of the profile's output."""
-    command = [howdah.program(options.php), "profile", "bench", "--state-dir", bench.run_dir / "howdah-state",
+    command = [executable(), "profile", APPLICATION, "--state-dir", server.folder / "state",
                "--seconds", str(options.seconds + 1), "--rate", str(options.rate),
-               "--output", bench.run_dir / "profile.svg"]
+               "--output", server.folder / "profile.svg"]
     profile = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         time.sleep(0.3)
@@ -69,4 +68,3 @@ def with_profile(bench, options, act):
     if profile.returncode:
         raise BenchError("howdah profile failed")
     return measured, output.partition("\n")[0]
-

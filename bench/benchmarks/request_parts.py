@@ -5,18 +5,16 @@ The last line of the worker is the floor, `howdah-php8.2 --floor`: PHP's own req
 bare loop. Without a bar: docs/performance.md has a table that this benchmark made.
 """
 
-import os
 import re
 import shutil
 import subprocess
 from collections import Counter
 
 from benchmarks.added_cpu import floor_microseconds
-from lib import load, pages, process_tree
+from lib import process_tree
+from lib.lab import flawless, serve
 from lib.options import list_of
 from lib.process_tree import BenchError
-from lib.thread_counters import Counters
-from lib.workbench import Workbench
 
 # Part: functions. In a role, the innermost function on a stack that matches decides.
 PARTS = {
@@ -47,58 +45,53 @@ PARTS = {
 OTHER = {"router": "hyper, tokio and all else", "worker": "all else"}
 FREQUENCY = 999
 STACK_BYTES = 16384
-PHP_PAGES = [page.name for page in pages.PAGES if page.php and not page.needs_backends]
+PHP_PAGES = ["hello", "json", "phpinfo", "loop"]
 
 
 def add_options(parser):
     parser.add_argument("--pages", type=list_of(PHP_PAGES), default=["hello"], help=f"of {','.join(PHP_PAGES)}")
     parser.add_argument("--connections", type=int, default=20, help="default 20")
     parser.add_argument("--seconds", type=int, default=3, help="of each of the two runs; default 3")
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="PHP processes; default: one per core")
+    parser.add_argument("--processes", type=int, help="PHP processes; default: one per core")
 
 
 def run(options):
     if not shutil.which("perf"):
         raise BenchError("perf is not installed: apt-get install linux-perf")
-    chosen = pages.by_name(options.pages)
-    with Workbench(["howdah"], chosen, php_version=options.php, processes=options.processes) as bench:
-        for page in chosen:
-            measure(bench, page, options)
+    with serve("howdah", workers=options.processes) as server:
+        for page in options.pages:
+            measure(server, page, options)
     return True
 
 
-def measure(bench, page, options):
-    server = bench.servers[0]
-    url = bench.url(server, page)
-    roles = {"router": server.front_processes(), "worker": server.php_workers()}
-    load.run("wrk", url, options.connections, 1)
-    before = {role: Counters.of(pids) for role, pids in roles.items()}
-    figures = load.run("wrk", url, options.connections, options.seconds)
-    if not figures.good or figures.non_2xx or figures.socket_errors:
-        raise BenchError(f"{page.name}: {figures}")
-    cpu = {role: (Counters.of(pids) - before[role]).cpu_seconds / figures.good * 1e6 for role, pids in roles.items()}
+def measure(server, page, options):
+    url = f"{server.url}/{page}.php"
+    roles = {"router": server.processes["front"], "worker": server.processes["php"]}
+    flawless(url, connections=options.connections, seconds=1)
+    before = {role: process_tree.scheduled_seconds(pids) for role, pids in roles.items()}
+    figures = flawless(url, connections=options.connections, seconds=options.seconds)
+    cpu = {role: (process_tree.scheduled_seconds(pids) - before[role]) / figures.good * 1e6 for role, pids in roles.items()}
     samples = {}
     for role, pids in roles.items():
-        stacks = sample(bench, url, pids[:1], options)
+        stacks = sample(server, url, pids[:1], options)
         samples[role] = Counter(part_of(stack, role) for stack in stacks)
-    print(f"\n{page.name}, {options.connections} connections, {figures.good / figures.seconds:,.0f} requests per second\n")
+    print(f"\n{page}, {options.connections} connections, {figures.per_second:,.0f} requests per second\n")
     print("| part | µs per request |\n|---|---|")
     for role, counts in samples.items():
         total = counts.total() or 1
         print(f"| **{role}** ({counts.total()} samples) | **{cpu[role]:.1f}** |")
         for part in [*PARTS[role], OTHER[role]]:
             print(f"| {part} | {counts[part] / total * cpu[role]:.1f} |")
-    script = bench.run_dir / "root" / page.path[1:]
-    print(f"| the floor: PHP alone in a loop | {floor_microseconds(options.php, script):.1f} |", flush=True)
+    print(f"| the floor: PHP alone in a loop | {floor_microseconds(page):.1f} |", flush=True)
 
 
-def sample(bench, url, pids, options):
+def sample(server, url, pids, options):
     """Stacks of these processes under load: lists of function names, the innermost first."""
-    data = bench.run_dir / f"perf-{pids[0]}.data"
+    data = server.folder / f"perf-{pids[0]}.data"
     command = ["perf", "record", "-q", "-e", "cpu-clock", "-F", str(FREQUENCY), "--call-graph", f"dwarf,{STACK_BYTES}",
                "-o", str(data), "-p", ",".join(map(str, pids)), "--", "sleep", str(options.seconds - 0.5)]
     recorders = []
-    load.run("wrk", url, options.connections, options.seconds,
+    flawless(url, connections=options.connections, seconds=options.seconds,
              during=lambda: recorders.append(process_tree.start(command)))
     recorders[0].wait()
     if not data.exists():

@@ -6,7 +6,7 @@ routing weighs most). The routes match prefixes, exact paths, hosts, regular exp
 
 import statistics
 
-from lib import load
+from lib.lab import flawless
 from lib.one_howdah import OneHowdah
 from lib.options import add_measurement
 from lib.verdict import print_verdict
@@ -31,7 +31,7 @@ def add_options(parser):
 
 def run(options):
     rates = {"one": [], "many": []}
-    with OneHowdah(options.php) as howdah:
+    with OneHowdah() as howdah:
         howdah.write_files({"hello.txt": "hello\n"})
         last = {"action": {"share": f"{howdah.folder}$uri"}}
         urls = howdah.start({name: f"routes/{name}" for name in rates},
@@ -39,7 +39,7 @@ def run(options):
         for number in range(options.rounds):
             # The order alternates, so that a slow moment of the machine affects both tables.
             for name in sorted(rates, reverse=number % 2 == 1):
-                rates[name].append(load.throughput(f"{urls[name]}/hello.txt", options.connections, options.seconds))
+                rates[name].append(flawless(f"{urls[name]}/hello.txt", connections=options.connections, seconds=options.seconds).per_second)
     one, many = (statistics.median(rates[name]) for name in ("one", "many"))
     ratio = statistics.median(b / a for a, b in zip(rates["one"], rates["many"]))
     print(f"1 route          {one:10,.0f} requests/s, median of {options.rounds}")

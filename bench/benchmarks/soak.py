@@ -12,7 +12,8 @@ import threading
 import time
 from pathlib import Path
 
-from lib import load, process_tree
+from lib import process_tree
+from lib.lab import load
 from lib.one_howdah import OneHowdah
 from lib.verdict import word
 
@@ -40,14 +41,14 @@ def add_options(parser):
 
 
 def run(options):
-    with OneHowdah(options.php) as howdah:
+    with OneHowdah() as howdah:
         howdah.write_files(PAGES)
         base = howdah.start({"soak": "applications/soak"}, applications={"soak": {
             "type": "php", "root": str(howdah.folder),
             "limits": {"timeout": 3, "memory": LEAK_LIMIT},
             "options": {"admin": {"ffi.enable": "1"}},
         }})["soak"]
-        rate = load.throughput(f"{base}/good.php", 20, 3, may_fail=True) / 2
+        rate = load(f"{base}/good.php", connections=20, seconds=3).per_second / 2
         print(f"good.php at {rate:.0f}/s for {options.seconds} s", file=sys.stderr)
         router = process_tree.titled([howdah.process.pid], "howdah: router")[0]
         others = [threading.Thread(target=send, args=(f"{base}/{page}", per_second, options.seconds))
@@ -63,14 +64,14 @@ def run(options):
                 tallies.append(tally)
                 samples.append(measure(howdah.process, router))
             if options.verbose:
-                print(f"p99 {tally['ok']['p99']:.1f} ms, {worker_count(howdah.process)} workers", file=sys.stderr)
+                print(f"p99 {tally['latency']['percentiles']['p99']:.1f} ms, {worker_count(howdah.process)} workers", file=sys.stderr)
         for thread in others:
             thread.join()
     return report(samples, tallies)
 
 
 def send(url, rate, seconds):
-    return load.at_constant_rates([url], [f"{rate}:{seconds}"], connections=CONNECTIONS)
+    return load(url, schedule=f"const({rate}, {seconds}s)", connections=CONNECTIONS, timeout=60).report
 
 
 def measure(process, router):
@@ -104,12 +105,12 @@ def report(samples, tallies):
         is_memory = name.endswith("memory")
         judge(name, [sample[name] for sample in samples], (4 << 20) if is_memory else 4, "MiB" if is_memory else "",
               float(1 << 20) if is_memory else 1.0)
-    judge("p99 of good.php", [tally["ok"]["p99"] for tally in tallies], 2.0, "ms")
-    lost = [outcome for tally in tallies for outcome in tally["outcomes"] if outcome != "200"]
-    outcomes = {}
+    judge("p99 of good.php", [tally["latency"]["percentiles"]["p99"] for tally in tallies], 2.0, "ms")
+    failed = {}
     for tally in tallies:
-        for outcome, count in tally["outcomes"].items():
-            outcomes[outcome] = outcomes.get(outcome, 0) + count
-    print(f"good.php: {outcomes}", word(True) if not lost else "(not all 200)")
+        for kind, count in tally["errors"].items():
+            failed[kind] = failed.get(kind, 0) + count
+    right = sum(tally["right"] for tally in tallies)
+    print(f"good.php: {right} right, failed: {failed or 'none'}", word(True) if not failed else "(not all right)")
     return met
 

@@ -8,9 +8,8 @@ import tempfile
 from pathlib import Path
 
 from lib import process_tree
-from lib.howdah import program
+from lib.lab import executable, raise_file_limit
 from lib.ports import free_port, wait_for_port
-from lib.workbench import raise_file_limit
 
 LOGGED_TROUBLE = re.compile(r" (WARN|ERROR) ")
 LAST_LINES = 20
@@ -19,9 +18,9 @@ LAST_LINES = 20
 class OneHowdah:
     """`start` starts it; it stops, and its folder is removed, when the context ends."""
 
-    def __init__(self, php_version):
+    def __init__(self):
         raise_file_limit()
-        self.program = program(php_version)
+        self.program = executable()
         self.process = None
         self._stack = contextlib.ExitStack()
         self.folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="howdah-bench-")))

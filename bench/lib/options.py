@@ -11,10 +11,6 @@ def add_measurement(parser, *, rounds, seconds, connections=None):
         parser.add_argument("--connections", type=int, default=connections, help=f"default {connections}")
 
 
-def add_pin(parser):
-    parser.add_argument("--pin", action="store_true", help="half of the cores to the servers, the rest to the load")
-
-
 def list_of(known):
     """A parser of a comma-separated list of known words."""
     def parse(text):

@@ -1,4 +1,4 @@
--- wrk prints rounded figures for people; this prints the exact ones on one line for load.py.
+-- wrk prints rounded figures for people; this prints the exact ones on one line for benchmarks/generator.py.
 -- Only done() is defined: a request() or response() would cost wrk time for each request.
 function done(summary, latency, requests)
    local errors = summary.errors

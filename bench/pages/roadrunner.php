@@ -1,11 +1,13 @@
 <?php
 // The pages of this folder as a worker of RoadRunner.
-require getenv('LIBRARY');
+require __DIR__ . '/../../examples/roadrunner/Worker.php';
 
 $_SERVER['SERVER_SOFTWARE'] = 'howdah';
 $worker = new Example\Worker();
 while ($request = $worker->waitRequest()) {
     ob_start();
     require __DIR__ . parse_url($request[0]['uri'], PHP_URL_PATH);
-    $worker->respond(200, ob_get_clean(), ['Content-Type' => 'text/html; charset=UTF-8']);
+    // header() has no effect on PHP's command line.
+    $body = ob_get_clean();
+    $worker->respond(200, $body, ['Content-Type' => $body[0] === '{' ? 'application/json' : 'text/html; charset=UTF-8']);
 }

@@ -7,7 +7,9 @@ $server->set(['worker_num' => (int) getenv('PROCESSES'), 'log_level' => SWOOLE_L
 $server->on('request', static function ($request, $response): void {
     ob_start();
     require __DIR__ . $request->server['request_uri'];
-    $response->header('Content-Type', 'text/html; charset=UTF-8');
-    $response->end(ob_get_clean());
+    // header() has no effect on PHP's command line.
+    $body = ob_get_clean();
+    $response->header('Content-Type', $body[0] === '{' ? 'application/json' : 'text/html; charset=UTF-8');
+    $response->end($body);
 });
 $server->start();

@@ -1,6 +1,9 @@
 """`howdah lab`: races of howdah, nginx + PHP-FPM and php -S, in quick form; failures of stacks; Ctrl-C."""
 
 import json
+import os
+import re
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -163,6 +166,89 @@ def test_ctrl_c_stops_all_servers_and_writes_what_was_measured(lab, place):
     assert "interrupted" in log.read_text()
 
 
+def test_costs_by_job_and_bars(lab):
+    def bar(figure, **limit):
+        return {"loads": ["clients"], "stack": "nginx-fpm", "figure": figure, **limit}
+
+    bars = [
+        bar("failed", at_most=0),
+        bar("php.cpu_microseconds", at_most=0.001),
+        bar("requests_per_second", than=["php-s"], at_least=0.0001),
+        {**bar("failed", at_most=0), "loads": ["other"]},
+    ]
+    path = lab(loads=[SHORT, {**SHORT, "name": "other"}], bars=bars, counts=True, rounds=1)
+    options = ["--stacks", "nginx-fpm,php-s", "--loads", "clients", "--workers", "3", "--duration", "400ms"]
+    results, printed = run_lab(path, *options)
+    runs = {run["stack"]: run for run in results["runs"]}
+    roles = runs["nginx-fpm"]["usage"]["roles"]
+    assert roles["php"]["processes"]["median"] == 3 and roles["front"]["processes"]["median"] >= 1, roles
+    assert all(role["cpu_microseconds_per_request"] > 0 and role["pss_bytes"]["max"] > 100_000 for role in roles.values()), roles
+    if shutil.which("perf"):
+        # At least one call for a request, where this user can count them.
+        assert roles["php"].get("system_calls_per_request", 9) > 1, roles
+    else:
+        assert "perf is not installed" in printed.stderr
+    assert results["loads"][0]["duration_seconds"] == 0.4 and "400ms" in results["loads"][0]["label"]
+    assert [bar["met"] for bar in results["bars"]] == [True, False, True], results["bars"]
+    lines = printed.stdout.splitlines()
+    assert any(line.startswith("MISSED") and "php.cpu_microseconds at most 0.001" in line for line in lines), printed.stdout
+    assert any(line.split()[:2] == ["nginx-fpm", "front"] for line in lines), printed.stdout
+    failed = howdah("lab", "run", path, *options, "--check", "--out", path.parent / "checked")
+    assert "1 of 3 bars are not met" in error_of(failed)
+    assert "no bars for these stacks and loads" in error_of(howdah("lab", "run", path, "--stacks", "php-s", "--check"))
+
+
+def test_rates_in_percent_and_a_stack_that_starts_again(lab):
+    half = {"name": "half", "schedule": "const(50%, 300ms)", "warm_up": "0s", "fresh": True}
+    capacity = {"targets": ["/"], "connections": 2, "duration": "300ms"}
+    path = lab(loads=[SHORT, half], capacity=capacity, stacks=["php-s"], rounds=1)
+    results, printed = run_lab(path)
+    (finding,) = [check["finding"] for check in results["checks"] if check["name"] == "capacity"]
+    rate = int(re.match(r"php-s completes ([0-9]+) requests/s", finding)[1])
+    planned = results["loads"][1]["planned"]
+    assert results["loads"][1]["label"] == "const(50%, 300ms)" and abs(planned - rate / 2 * 0.3) <= 2, (planned, rate)
+    assert results["runs"][1]["requests"] == planned
+    assert "capacity: php-s completes" in printed.stderr
+    assert "percents of a capacity" in error_of(howdah("lab", "k6", path))
+
+
+def test_one_stack_serves_until_ctrl_c_and_gets_a_load(lab):
+    process = subprocess.Popen([EXECUTABLE, "lab", "serve", lab(), "nginx-fpm", "--workers", "3", "--json"], stdout=subprocess.PIPE)
+    try:
+        served = json.loads(process.stdout.readline())
+        assert len(served["processes"]["php"]) == 3 and Path(served["folder"], "nginx.conf").is_file(), served
+        url = served["url"]
+        many = ["--connections", "2", "--requests", "20"]
+        sent = howdah("lab", "load", "--json", *many, "--expect", "hello world", f"9={url}/", f"{url}/index.php")
+        run = json.loads(sent.stdout)
+        assert (run["right"], run["failed"], run["statuses"]) == (20, 0, {"200": 20}), run
+        other = howdah("lab", "load", "--schedule", "const(50, 200ms)", "--expect", "another text", f"{url}/").stdout
+        assert "10 requests" in other and "0 right" in other and "status 200: 10" in other and "wrong body: 10" in other
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    for arguments, reason in [
+        (["serve", lab(), "x"], "the lab has no stack"),
+        (["load", *many, "http://192.0.2.1/"], "--allow-remote"),
+        (["load", "http://127.0.0.1:1/"], "write a schedule, or connections"),
+        (["load", *many, "http://127.0.0.1:1/", "http://127.0.0.1:2/"], "of one server"),
+        (["load", "--schedule", "const(5%, 1s)", "http://127.0.0.1:1/"], "write requests per second"),
+    ]:
+        assert reason in error_of(howdah("lab", *arguments)), arguments
+    refused = howdah("lab", "load", *many, "http://127.0.0.1:1/")
+    assert refused.returncode == 0 and "connect refused: 20" in refused.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="PHP has the user of the lab")
+def test_an_application_that_php_cannot_read_is_named(lab, folder):
+    path = lab()
+    folder.root.chmod(0o700)
+    message = error_of(howdah("lab", "run", path))
+    assert f"PHP's user, cannot read {folder.root}" in message
+
+
 def test_other_machines_need_a_flag(lab):
     path = lab(stacks=[{"name": "remote", "url": "http://192.0.2.1:8080"}])
     assert "--allow-remote" in error_of(howdah("lab", "run", path))
@@ -180,7 +266,8 @@ def test_init_writes_a_lab_that_runs(lab, folder):
     lab()
     path = folder.root.parent / "new.json"
     printed = howdah("lab", "init", folder.root, "--out", path).stdout
-    assert "stacks, 1 URLs" in printed
+    assert "stacks, 1 URLs" in printed and "without howdah-worker: it needs a worker script" in printed
+    assert path.read_text().splitlines()[1].startswith('  "title": ')
     assert {"howdah", "nginx-fpm", "php-s"} <= {stack for stack in json.loads(path.read_text())["stacks"] if isinstance(stack, str)}
     assert "exists already" in error_of(howdah("lab", "init", folder.root, "--out", path))
     content = {**json.loads(path.read_text()), "loads": [SHORT], "rounds": 1}

@@ -109,12 +109,25 @@ class Load:
 
 
 def load_at_rates(url: str, *steps: str, connections: int = 1500, expect: str | None = None, socket=None) -> dict:
-    """The report of howdah-load about requests at fixed rates: each step is `REQUESTS_PER_SECOND:SECONDS`."""
-    command = [EXECUTABLE.with_name("howdah-load"), "--connections", str(connections), "--steps", ",".join(steps)]
+    """The outcomes of requests at fixed rates, by `howdah lab load`: each step is `REQUESTS_PER_SECOND:SECONDS`.
+
+    "outcomes": {"200": 5, "503": 2, "reset": 1}; "others": the times of all but the right ones; "seconds": by the second in
+    which a request was due.
+    """
+    schedule = " ".join("const({}, {}s)".format(*step.split(":")) for step in steps)
+    command = [EXECUTABLE, "lab", "load", "--json", "--timeout", "60s", "--connections", str(connections), "--schedule", schedule]
     if socket:
         command += ["--socket", socket]
     if expect:
         command += ["--expect", expect]
     done = subprocess.run([*command, "--", url], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    run = json.loads(done.stdout)
+    outcomes = {**run["statuses"], **{kind: count for kind, count in run["errors"].items() if kind != "wrong_status"}}
+    # A response 200 with another body.
+    outcomes["200"] = outcomes.get("200", 0) - run["errors"].get("wrong_body", 0)
+    return {
+        "outcomes": {outcome: count for outcome, count in outcomes.items() if count},
+        "others": run["failure_latency"]["percentiles"],
+        "seconds": [{"ok": second["right"], "p99": (second["latency"] or {}).get("p99", 0.0)} for second in run["seconds"]],
+    }

@@ -2,7 +2,9 @@
 
 use crate::report::words;
 use crate::results::{Results, Stack};
+use regex::Regex;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 /// A condition that is not the same in both results.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +67,7 @@ fn cores(cores: &[u32]) -> String {
 fn of_stack(stack: &Stack) -> Vec<(&'static str, String)> {
     let versions = stack.versions.iter().map(|known| format!("{} {}", known.program, known.version));
     let settings = stack.settings.iter().map(|(name, value)| format!("{name}={value}"));
-    let commands = stack.commands.iter().map(|used| words::command_line(&used.command));
+    let commands = stack.commands.iter().map(|used| without_places(&words::command_line(&used.command)));
     let php = stack.php.as_ref();
     let opcache = |on: bool| if on { "on" } else { "off" };
     vec![
@@ -79,11 +81,20 @@ fn of_stack(stack: &Stack) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Configuration files that were added, removed or changed. Ports and temporary folders are in them, therefore only files
-/// with other lines than those are of interest; their names are all that is shown.
+/// A text without the ports and the temporary folders of its lab: each start has others.
+fn without_places(text: &str) -> String {
+    static PLACES: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"/[^\s\"']*/howdah-lab-\w+(/[a-z0-9-]+-\d+)?|127\.0\.0\.1:\d+").ok());
+    match &*PLACES {
+        Some(places) => places.replace_all(text, "PLACE").into_owned(),
+        None => text.to_owned(),
+    }
+}
+
+/// Configuration files that were added, removed or changed, but for ports and temporary folders: their names.
 fn files(before: &Stack, after: &Stack) -> Option<Condition> {
     let content = |stack: &'_ Stack, path: &str| {
-        stack.files.iter().find(|file| file.path == path).map(|file| file.content.clone())
+        stack.files.iter().find(|file| file.path == path).map(|file| without_places(&file.content))
     };
     let paths: BTreeSet<_> = before.files.iter().chain(&after.files).map(|file| file.path.as_str()).collect();
     let changed = paths.into_iter().filter(|path| content(before, path) != content(after, path));
@@ -97,4 +108,19 @@ fn files(before: &Stack, after: &Stack) -> Option<Condition> {
         before: is_there(before),
         after: is_there(after),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_and_temporary_folders_are_no_difference() {
+        let command = |folder: &str, port: u16| {
+            format!("howdah --config {folder}/howdah-3/howdah.json --listen 127.0.0.1:{port} '{folder}/php.ini' -n 3")
+        };
+        let first = without_places(&command("/tmp/howdah-lab-TaCOYw", 4001));
+        assert_eq!(first, without_places(&command("/var/tmp/howdah-lab-ogoZTv", 39_007)));
+        assert_eq!(first, "howdah --config PLACE/howdah.json --listen PLACE 'PLACE/php.ini' -n 3");
+    }
 }

@@ -335,7 +335,10 @@ impl LoadPlan {
             }
             by_requests => by_requests,
         };
-        LoadPlan { pace, ..self.clone() }
+        // One that was written stays.
+        let is_written = self.label != label(&self.pace, self.keep_alive);
+        let label = if is_written { self.label.clone() } else { label(&pace, self.keep_alive) };
+        LoadPlan { pace, label, ..self.clone() }
     }
 
     /// As results.json has it.

@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn wrong_values_are_named_by_their_path() {
         type Change = fn(&mut Value);
-        let cases: [(Change, &str); 24] = [
+        let cases: [(Change, &str); 31] = [
             (|lab| lab["stacks"][1]["setings"] = json!({}), "stacks[1]: setings: unknown field"),
             (|lab| lab["targets"][1]["weigth"] = json!(2), "loads[0]/targets[1]/weigth: unknown field"),
             (|lab| lab["titel"] = json!("x"), "unknown field `titel`"),

@@ -68,6 +68,7 @@ pub fn prepare<'a>(
     let start = Instant::now();
     let machine = machine::describe();
     let mut checks = machine::check(&machine, plan);
+    checks.extend(machine::check_application(plan));
     if plan.counts_events && find("perf").is_none() {
         let finding = "perf is not installed, so system calls are not counted: apt-get install linux-perf".to_owned();
         checks.push(Check { name: "counts".to_owned(), state: CheckState::Warning, finding });

@@ -130,7 +130,10 @@ fn find_one(
                 messages.line(&format!(
                     "{name}: {rate} requests/s: p{percentile} {latency}, {errors:.2} % failed: {state}"
                 ));
-                bounds.learn(rate, probe.held);
+                // A void probe says nothing about the stack.
+                if !probe.voided {
+                    bounds.learn(rate, probe.held);
+                }
                 let is_over = probe.voided || measured.run.state == RunState::Interrupted;
                 probes.push(probe);
                 if is_over || started.running.as_mut().is_some_and(|running| running.death().is_some()) {

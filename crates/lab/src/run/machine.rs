@@ -3,8 +3,10 @@
 use crate::load::Pace;
 use crate::plan::Plan;
 use crate::results::{Check, CheckState, Machine};
+use crate::stacks::detect::find;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
+use std::process::{Command, Stdio};
 
 /// Descriptors of the generator beside its connections.
 const OTHER_FILES: u64 = 100;
@@ -89,6 +91,28 @@ pub fn check(machine: &Machine, plan: &Plan) -> Vec<Check> {
         check("idle machine", CheckState::Passed, format!("the load average is {:.2}", machine.load_average))
     });
     checks
+}
+
+/// Whether PHP's user can read the application; `None` if PHP runs as the lab's user.
+pub fn check_application(plan: &Plan) -> Option<Check> {
+    let (user, setpriv) = (plan.application.user.as_ref()?, find("setpriv")?);
+    let root = &plan.application.root;
+    let mut command = Command::new(setpriv);
+    command.args([&format!("--reuid={user}"), &format!("--regid={user}"), "--init-groups"]);
+    command.args(["sh", "-c", "test -r \"$0\" && test -x \"$0\""]).arg(root);
+    let is_readable = command.stdin(Stdio::null()).stderr(Stdio::null()).status().ok()?.success();
+    let (state, finding) = match is_readable {
+        true => (CheckState::Passed, format!("{user}, PHP's user, can read {}", root.display())),
+        false => (
+            CheckState::Failed,
+            format!(
+                "{user}, PHP's user, cannot read {}: change the permissions of it and of the folders above it, copy it to \
+                 another place, or choose another application/user in lab.json",
+                root.display()
+            ),
+        ),
+    };
+    Some(Check { name: "application".to_owned(), state, finding })
 }
 
 /// Raises the limit of open files as far as the system allows.

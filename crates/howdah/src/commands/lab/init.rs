@@ -26,6 +26,12 @@ pub struct LabInitOptions {
     stacks_dir: Option<PathBuf>,
 }
 
+/// Two closed loops and an open one.
+const LOADS: &str = r#"[
+    { "name": "clients-10", "connections": 10, "duration": "30s" },
+    { "name": "clients-100", "connections": 100, "duration": "30s" },
+    { "name": "rate", "schedule": "line(1, 100, 30s) const(100, 60s)", "objective": "p99 < 500ms, errors < 1%" }
+  ]"#;
 /// The highest number of URLs that are found.
 const MAX_URLS: usize = 5;
 
@@ -50,27 +56,28 @@ impl LabInitOptions {
         if let Some(script) = &layout.front_controller {
             application["front_controller"] = json!(script);
         }
-        let lab = json!({
-            "title": format!("Servers for {}", layout.description),
-            "application": application,
-            "stacks": stacks,
-            "targets": urls,
-            "loads": [
-                { "name": "clients-10", "connections": 10, "duration": "30s" },
-                { "name": "clients-100", "connections": 100, "duration": "30s" },
-                { "name": "rate", "schedule": "line(1, 100, 30s) const(100, 60s)", "objective": "p99 < 500ms, errors < 1%" },
-            ],
-            "rounds": 5,
-        });
+        let title = json!(format!("Servers for {}", layout.description));
+        let text = format!(
+            "{{\n  \"title\": {title},\n  \"application\": {application},\n  \"stacks\": {},\n  \"targets\": {},\n  \"loads\": {LOADS},\n  \
+             \"rounds\": 5\n}}\n",
+            lines(&stacks),
+            lines(&urls.iter().map(|url| json!(url)).collect::<Vec<_>>())
+        );
         let file = self.out.clone().unwrap_or_else(|| folder.join("lab.json"));
-        write_new(&file, &format!("{lab:#}\n"))?;
+        write_new(&file, &text)?;
         output::print(&format!("{}: {} stacks, {} URLs\n", file.display(), stacks.len(), urls.len()));
         for (name, reason) in missing {
-            output::print(&format!("not here: {name}: {reason}\n"));
+            output::print(&format!("without {name}: {reason}\n"));
         }
         output::print(&format!("next: howdah lab run --quick {}\n", file.display()));
         Ok(())
     }
+}
+
+/// A list with one item a line.
+fn lines(items: &[Value]) -> String {
+    let items: Vec<_> = items.iter().map(|item| format!("\n    {item}")).collect();
+    format!("[{}\n  ]", items.join(","))
 }
 
 /// The stacks that this machine can run without a script of the application, and the others with their reasons.
