@@ -84,7 +84,7 @@ fn of_stack(stack: &Stack) -> Vec<(&'static str, String)> {
 /// A text without the ports and the temporary folders of its lab: each start has others.
 fn without_places(text: &str) -> String {
     static PLACES: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new(r"/[^\s\"']*/howdah-lab-\w+(/[a-z0-9-]+-\d+)?|127\.0\.0\.1:\d+").ok());
+        LazyLock::new(|| Regex::new(r#"/[^\s"']*/howdah-lab-\w+(/[a-z0-9-]+-\d+)?|127\.0\.0\.1:\d+"#).ok());
     match &*PLACES {
         Some(places) => places.replace_all(text, "PLACE").into_owned(),
         None => text.to_owned(),

@@ -101,7 +101,8 @@ mod tests {
 
     #[test]
     fn counts_are_read_and_what_cannot_be_counted_is_missing() {
-        let text = "# started on x\n\n1234;;raw_syscalls:sys_enter;9;100.00;;\n<not supported>;;instructions;0;0.00;;\n";
+        let text =
+            "# started on x\n\n1234;;raw_syscalls:sys_enter;9;100.00;;\n<not supported>;;instructions;0;0.00;;\n";
         assert_eq!(parse(text), KernelEvents { system_calls: Some(1234), instructions: None });
         assert_eq!(parse("77;;instructions:u;9;100.00;;\n").instructions, Some(77));
         assert_eq!(parse(""), KernelEvents::default());

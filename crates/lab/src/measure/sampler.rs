@@ -128,7 +128,8 @@ impl Counters {
             let spent = self.spent(process.pid, process.started, is_first);
             if let Some(role) = role::of(&self.roles, &self.roots, process) {
                 let sum = self.by_role.entry(role.name.clone()).or_default();
-                *sum = (sum.0 + Duration::from_nanos(spent.cpu_nanoseconds), sum.1 + spent.voluntary + spent.involuntary);
+                *sum =
+                    (sum.0 + Duration::from_nanos(spent.cpu_nanoseconds), sum.1 + spent.voluntary + spent.involuntary);
                 let sample = roles.entry(role.name.clone()).or_default();
                 sample.processes += 1;
                 sample.pss_bytes += size.unwrap_or(0);

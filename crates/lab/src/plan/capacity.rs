@@ -44,8 +44,7 @@ pub fn read(
         return Err("capacity: connections and duration must be more than 0".to_owned());
     }
     let checks = load::read_checks(checks).map_err(|reason| format!("checks{reason}"))?;
-    let targets =
-        load::read_targets(&file.targets, &checks, folder).map_err(|reason| format!("capacity/{reason}"))?;
+    let targets = load::read_targets(&file.targets, &checks, folder).map_err(|reason| format!("capacity/{reason}"))?;
     let pace = Pace::Closed { connections: file.connections, length: Some(length), requests: None };
     // The settings of a load that has none.
     let template = loads.first().ok_or("loads: an empty list")?;

@@ -353,13 +353,34 @@ mod tests {
             (|lab| lab["targets"] = json!(["index.php"]), "loads[0]/targets[0]/path: "),
             (|lab| lab["checks"]["matches"] = json!("("), "checks/matches: "),
             (|lab| lab["varies"] = json!(["("]), "varies: "),
-            (|lab| lab["loads"][2]["schedule"] = json!("const(60%, 3s)"), "capacity: the load rate has rates in percent"),
-            (|lab| lab["capacity"] = json!({"targets": ["/"], "connections": 8, "duration": "3s", "stack": "x"}), "capacity/stack: "),
-            (|lab| lab["capacity"] = json!({"targets": ["/"], "connections": 0, "duration": "3s"}), "capacity: connections"),
-            (|lab| lab["bars"] = json!([{"loads": ["x"], "stack": "howdah", "figure": "failed", "at_most": 0}]), "bars[0]/loads: "),
-            (|lab| lab["bars"] = json!([{"loads": ["c50"], "stack": "x", "figure": "failed", "at_most": 0}]), "bars[0]/stack: "),
-            (|lab| lab["bars"] = json!([{"loads": ["c50"], "stack": "howdah", "figure": "p99", "at_most": 0}]), "bars[0]/figure: "),
-            (|lab| lab["bars"] = json!([{"loads": ["c50"], "stack": "howdah", "figure": "failed"}]), "bars[0]/at_least: "),
+            (
+                |lab| lab["loads"][2]["schedule"] = json!("const(60%, 3s)"),
+                "capacity: the load rate has rates in percent",
+            ),
+            (
+                |lab| lab["capacity"] = json!({"targets": ["/"], "connections": 8, "duration": "3s", "stack": "x"}),
+                "capacity/stack: ",
+            ),
+            (
+                |lab| lab["capacity"] = json!({"targets": ["/"], "connections": 0, "duration": "3s"}),
+                "capacity: connections",
+            ),
+            (
+                |lab| lab["bars"] = json!([{"loads": ["x"], "stack": "howdah", "figure": "failed", "at_most": 0}]),
+                "bars[0]/loads: ",
+            ),
+            (
+                |lab| lab["bars"] = json!([{"loads": ["c50"], "stack": "x", "figure": "failed", "at_most": 0}]),
+                "bars[0]/stack: ",
+            ),
+            (
+                |lab| lab["bars"] = json!([{"loads": ["c50"], "stack": "howdah", "figure": "p99", "at_most": 0}]),
+                "bars[0]/figure: ",
+            ),
+            (
+                |lab| lab["bars"] = json!([{"loads": ["c50"], "stack": "howdah", "figure": "failed"}]),
+                "bars[0]/at_least: ",
+            ),
         ];
         for (change, expected) in cases {
             let error = read(change).unwrap_err();

@@ -204,7 +204,9 @@ pub fn costs(results: &Results, number: usize, stack: &str, load: &str) -> Vec<C
         system_calls: NOTHING.to_owned(),
         instructions: NOTHING.to_owned(),
         processes: NOTHING.to_owned(),
-        memory: summary.and_then(|summary| summary.pss_bytes).map_or_else(|| NOTHING.to_owned(), |it| words::mebibytes(it.median)),
+        memory: summary
+            .and_then(|summary| summary.pss_bytes)
+            .map_or_else(|| NOTHING.to_owned(), |it| words::mebibytes(it.median)),
     };
     roles.iter().map(of_role).chain([all]).collect()
 }

@@ -9,7 +9,8 @@ use super::session::Session;
 use super::treatment::{self, Observation};
 use crate::plan::{BarPlan, LoadPlan, Plan, Source, StackPlan};
 use crate::results::{
-    Bar, Check, CheckState, FORMAT, Limit, Machine, Method, Outcome, Results, Run, RunState, SkippedStack, Stack, Workers,
+    Bar, Check, CheckState, FORMAT, Limit, Machine, Method, Outcome, Results, Run, RunState, SkippedStack, Stack,
+    Workers,
 };
 use crate::stacks::Running;
 use crate::stacks::detect::{Detection, detect, find};

@@ -43,10 +43,14 @@ pub fn table(results: &Results) -> String {
         let held = limit.held.map_or_else(|| "no rate".to_owned(), |rate| format!("{rate} requests/s"));
         let missed = limit.missed.map_or_else(String::new, |rate| format!(", and misses it at {rate}"));
         let voided = limit.probes.last().filter(|probe| probe.voided).map(|probe| probe.rate);
-        let voided = voided.map_or_else(String::new, |rate| format!("; at {rate} the load generator was the bottleneck"));
+        let voided =
+            voided.map_or_else(String::new, |rate| format!("; at {rate} the load generator was the bottleneck"));
         let (percentile, ms, errors) = (objective.percentile, objective.milliseconds, objective.error_share * 100.0);
-        let _ =
-            writeln!(text, "{} holds p{percentile} < {ms} ms and errors <= {errors} % at {held}{missed}{voided}", limit.stack);
+        let _ = writeln!(
+            text,
+            "{} holds p{percentile} < {ms} ms and errors <= {errors} % at {held}{missed}{voided}",
+            limit.stack
+        );
     }
     for skipped in &results.skipped {
         let remedy = if skipped.remedy.is_empty() { String::new() } else { format!(" ({})", skipped.remedy) };

@@ -123,7 +123,8 @@ pub fn run(
 fn add_events(roles: &mut BTreeMap<String, RoleUsage>, counted: &BTreeMap<String, KernelEvents>, right: u64) {
     for (name, usage) in roles {
         let events = counted.get(name).copied().unwrap_or_default();
-        let per_request = |count: Option<u64>| count.filter(|_| right > 0).map(|count| round(count as f64 / right as f64));
+        let per_request =
+            |count: Option<u64>| count.filter(|_| right > 0).map(|count| round(count as f64 / right as f64));
         usage.system_calls_per_request = per_request(events.system_calls);
         usage.instructions_per_request = per_request(events.instructions);
     }

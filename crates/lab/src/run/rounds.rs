@@ -169,7 +169,9 @@ impl Rounds<'_> {
             if self.is_interrupted() {
                 break;
             }
-            if load.is_fresh && let Some(Started { running: Some(before), .. }) = running.take() {
+            if load.is_fresh
+                && let Some(Started { running: Some(before), .. }) = running.take()
+            {
                 before.stop();
             }
             if running.is_none() {

@@ -36,12 +36,7 @@ const POLL: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// There is no such stack, it does not start, or it ends by itself.
-pub fn serve(
-    plan: &Plan,
-    name: &str,
-    interrupted: &AtomicBool,
-    ready: &mut dyn FnMut(&Served),
-) -> Result<(), String> {
+pub fn serve(plan: &Plan, name: &str, interrupted: &AtomicBool, ready: &mut dyn FnMut(&Served)) -> Result<(), String> {
     let names: Vec<_> = plan.stacks.iter().map(|stack| stack.name.as_str()).collect();
     let stack = plan.stacks.iter().find(|stack| stack.name == name);
     let stack = stack.ok_or_else(|| format!("the lab has no stack {name:?}; it has {}", names.join(", ")))?;

@@ -101,7 +101,8 @@ impl Question {
     /// The answer that these runs give.
     pub fn answer(&self, runs: &[&Run]) -> Answer {
         let of = |stack: &str, load: &str| self.figure.of(runs, stack, load);
-        let unknown = |stack: &str, load: &str| Answer { measured: format!("{stack}, {load}: not measured"), met: None };
+        let unknown =
+            |stack: &str, load: &str| Answer { measured: format!("{stack}, {load}: not measured"), met: None };
         let Some(ours) = of(&self.stack, &self.load) else { return unknown(&self.stack, &self.load) };
         let other = match &self.than_load {
             Some(load) => Some((format!("under {load}"), of(&self.stack, load))),
@@ -297,9 +298,11 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_no_answer() {
-        for (stack, figure, than) in
-            [("none", "latency_p99", &[][..]), ("howdah", "latency_p99", &["none"]), ("howdah", "php.system_calls", &[])]
-        {
+        for (stack, figure, than) in [
+            ("none", "latency_p99", &[][..]),
+            ("howdah", "latency_p99", &["none"]),
+            ("howdah", "php.system_calls", &[]),
+        ] {
             let answer = answer(stack, figure, than, Limit::AtMost(1e9), 0.0);
             assert_eq!(answer.met, None, "{answer:?}");
             assert!(answer.measured.contains("not measured"));
