@@ -200,8 +200,9 @@ def test_costs_by_job_and_bars(lab):
 
 def test_rates_in_percent_and_a_stack_that_starts_again(lab):
     half = {"name": "half", "schedule": "const(50%, 300ms)", "warm_up": "0s", "fresh": True}
+    stopped = {"name": "stopped", "connections": 1, "duration": "1m", "warm_up": "0s", "autostop": ["http(2xx, 1%, 1s)"]}
     capacity = {"targets": ["/"], "connections": 2, "duration": "300ms"}
-    path = lab(loads=[SHORT, half], capacity=capacity, stacks=["php-s"], rounds=1)
+    path = lab(loads=[SHORT, half, stopped], capacity=capacity, stacks=["php-s"], rounds=1)
     results, printed = run_lab(path)
     (finding,) = [check["finding"] for check in results["checks"] if check["name"] == "capacity"]
     rate = int(re.match(r"php-s completes ([0-9]+) requests/s", finding)[1])
@@ -209,7 +210,21 @@ def test_rates_in_percent_and_a_stack_that_starts_again(lab):
     assert results["loads"][1]["label"] == "const(50%, 300ms)" and abs(planned - rate / 2 * 0.3) <= 2, (planned, rate)
     assert results["runs"][1]["requests"] == planned
     assert "capacity: php-s completes" in printed.stderr
+    assert results["runs"][2]["state"] == "stopped" and "http(2xx, 1%, 1s)" in results["runs"][2]["reason"], results["runs"][2]
     assert "percents of a capacity" in error_of(howdah("lab", "k6", path))
+
+
+def test_recorded_requests_are_sent(lab, folder):
+    line = '127.0.0.1 - - [20/Nov/2026:23:14:01 +0000] "GET {} HTTP/1.1" 200 3 "-" "x"'
+    (folder.root.parent / "access.log").write_text("\n".join(line.format(path) for path in ["/a", "/b?c=d", "/a"]))
+    request = {"method": "POST", "url": "http://shop.example/form", "headers": [], "postData": {"mimeType": "text/plain", "text": "x=y"}}
+    (folder.root.parent / "shop.har").write_text(json.dumps({"log": {"entries": [{"request": request, "response": {"status": 200}}]}}))
+    loads = [{**SHORT, "name": kind, "targets": {kind: file}} for kind, file in (("access_log", "access.log"), ("har", "shop.har"))]
+    loads[0]["name"] = "log"
+    results, _ = run_lab(lab(loads=loads, stacks=["php-s"], rounds=1))
+    targets = [{(target["method"], target["path"], target["weight"]) for target in load["targets"]} for load in results["loads"]]
+    assert targets == [{("GET", "/a", 2), ("GET", "/b?c=d", 1)}, {("POST", "/form", 1)}]
+    assert all(run["failed"] == 0 and run["right"] > 0 for run in results["runs"]), results["runs"]
 
 
 def test_one_stack_serves_until_ctrl_c_and_gets_a_load(lab):

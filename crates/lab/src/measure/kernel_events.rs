@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempPath;
 
-/// What was counted.
+/// The counts of some processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelEvents {
     /// System calls.

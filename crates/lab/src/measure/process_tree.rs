@@ -25,7 +25,7 @@ pub struct Process {
     pub is_zombie: bool,
 }
 
-/// What the kernel counts for a thread.
+/// The kernel's counters of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadCounters {
     /// Its CPU time, finer than clock ticks.

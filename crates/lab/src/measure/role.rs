@@ -23,7 +23,7 @@ pub struct Role {
 pub enum Processes {
     /// Those whose title matches.
     Titled(Regex),
-    /// Those that the lab started.
+    /// The processes that the lab started.
     Started,
     /// The descendants of those.
     Forked,

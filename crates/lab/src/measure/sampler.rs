@@ -152,7 +152,7 @@ impl Counters {
         }
     }
 
-    /// What the threads of a process have spent since the last sample.
+    /// The counters of the threads of a process since the last sample.
     fn spent(&mut self, pid: u32, started: u64, is_first: bool) -> ThreadCounters {
         let mut spent = ThreadCounters::default();
         for (thread, now) in threads(pid) {

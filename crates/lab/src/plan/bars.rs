@@ -7,7 +7,7 @@ use crate::statistics::bars::{Figure, Limit, Question};
 /// A bar under one load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BarPlan {
-    /// What is measured, and its limit.
+    /// The question, with its limit.
     pub question: Question,
     /// Whether it may stay without a measurement.
     pub optional: bool,

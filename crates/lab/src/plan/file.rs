@@ -67,7 +67,7 @@ pub struct LabFile {
     /// Whether each run is followed by another one in which perf counts system calls and instructions.
     #[serde(default)]
     pub counts: bool,
-    /// What the lab promises: `--check` fails unless it is met.
+    /// The promises of the lab: `--check` fails unless they are kept.
     #[serde(default)]
     pub bars: Vec<BarFile>,
 }
@@ -223,7 +223,7 @@ pub struct BarFile {
     /// The highest value.
     #[serde(default)]
     pub at_most: Option<f64>,
-    /// A difference up to this value is none, whatever the ratio; in the figure's unit.
+    /// A difference up to this value does not count, whatever the ratio; in the figure's unit.
     #[serde(default)]
     pub grain: f64,
     /// Whether it may stay without a measurement.

@@ -46,7 +46,7 @@ pub struct Plan {
     pub capacity: Option<Capacity>,
     /// Whether each run is followed by another one in which perf counts system calls and instructions.
     pub counts_events: bool,
-    /// What the lab promises.
+    /// The promises of the lab.
     pub bars: Vec<BarPlan>,
     /// Whether the loads were shortened.
     pub is_quick: bool,
@@ -191,7 +191,7 @@ impl Plan {
         }
     }
 
-    /// Gives all loads this time. Those that end with a number of requests stay.
+    /// Gives all loads this time. Loads that end with a number of requests stay.
     pub fn set_duration(&mut self, length: Duration) {
         self.loads = self.loads.iter().map(|load| load.lasting(length)).collect();
     }

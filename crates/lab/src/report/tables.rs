@@ -170,7 +170,7 @@ fn row(results: &Results, load: &str, verdict: Option<&LoadVerdict>, number: usi
     }
 }
 
-/// What a request costs each job of a stack, and the whole stack: the medians of the rounds.
+/// The cost of a request, by the jobs of a stack and of the whole stack: the medians of the rounds.
 pub fn costs(results: &Results, number: usize, stack: &str, load: &str) -> Vec<CostRow> {
     let runs: Vec<_> = results.runs.iter().collect();
     let roles = results.runs_of(stack, load).filter_map(|run| run.usage.as_ref()).flat_map(|usage| usage.roles.keys());

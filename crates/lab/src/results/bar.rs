@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Bar {
     /// The promise: `hello-100: howdah: at least 2.5 times the requests_per_second of nginx-fpm`.
     pub promise: String,
-    /// What was measured, in words; the reason if nothing was.
+    /// The measured value, in words; the reason for a missing one.
     pub measured: String,
     /// Whether it is met; `None` if it was not measured.
     pub met: Option<bool>,

@@ -130,7 +130,7 @@ fn find_one(
                 messages.line(&format!(
                     "{name}: {rate} requests/s: p{percentile} {latency}, {errors:.2} % failed: {state}"
                 ));
-                // A void probe says nothing about the stack.
+                // A void probe shows nothing about the stack.
                 if !probe.voided {
                     bounds.learn(rate, probe.held);
                 }

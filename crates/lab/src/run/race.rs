@@ -29,7 +29,7 @@ pub struct Target<'a> {
     pub roles: &'a [Role],
 }
 
-/// What makes and measures a load.
+/// The load generator, and the counters beside it.
 #[derive(Clone, Debug)]
 pub struct Means {
     /// Threads of the load generator.
@@ -65,7 +65,7 @@ const SHORTEST_CPU: Duration = Duration::from_millis(50);
 // === impl Means ===
 
 impl Means {
-    /// Those of a lab.
+    /// The means of a lab.
     pub fn of(plan: &Plan) -> Means {
         let perf = if plan.counts_events { find("perf") } else { None };
         Means { threads: plan.threads, cores: plan.generator_cores.clone(), perf }
@@ -252,7 +252,7 @@ fn usage(samples: &[Sample], right: u64) -> Option<Usage> {
     })
 }
 
-/// What the processes of each role did. `samples` are those of the busy stack; counters begin at 0 before them.
+/// The usage of the processes of each role. `samples` are those of the busy stack; counters begin at 0 before them.
 fn roles(samples: &[Sample], right: u64) -> BTreeMap<String, RoleUsage> {
     let Some(last) = samples.last() else { return BTreeMap::new() };
     let per_request = |value: f64| (right > 0).then(|| round(value / right as f64));

@@ -286,4 +286,43 @@ mod tests {
         let error = difference(&targets, &baseline, &observation("random", "x"), &[]).unwrap();
         assert!(error.contains("6 bytes instead of 12"), "{error}");
     }
+
+    fn reporting(stack: &str, version: &str, opcache: bool, memory_limit: &str) -> Observation {
+        let facts = serde_json::json!({ "version": version, "sapi": "fpm-fcgi", "opcache": opcache, "extensions": [],
+            "ini": { "memory_limit": memory_limit } });
+        Observation {
+            stack: stack.into(),
+            facts: serde_json::from_value(facts).unwrap(),
+            ..observation("hello", "hello")
+        }
+    }
+
+    #[test]
+    fn opcache_that_is_off_and_other_settings_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let lab = serde_json::json!({"title": "x", "application": {"root": ".", "php": "8.2", "user": "daemon"},
+            "stacks": ["howdah", "nginx-fpm", { "name": "php-s", "ini": { "opcache.enable": "0" } }],
+            "loads": [{"name": "a", "connections": 1, "duration": "1s"}]});
+        let library = crate::stacks::Library::load(None).unwrap();
+        let plan = Plan::from_json(&lab.to_string(), folder.path(), &library, false).unwrap();
+        let find = |observations: &[Observation], name: &str| {
+            checks(&plan, observations).into_iter().find(|check| check.name == name).unwrap()
+        };
+        let alike = [reporting("howdah", "8.2.1", true, "128M"), reporting("nginx-fpm", "8.2.1", true, "128M")];
+        for name in ["the same response", "PHP's version", "opcache", "php.ini"] {
+            assert_eq!(find(&alike, name).state, CheckState::Passed, "{name}");
+        }
+        let other = [alike[0].clone(), reporting("nginx-fpm", "8.3.1", false, "1G")];
+        assert_eq!(find(&other, "opcache").state, CheckState::Failed);
+        assert!(find(&other, "opcache").finding.contains("off in nginx-fpm"));
+        assert_eq!(find(&other, "PHP's version").finding, "PHP 8.2.1; nginx-fpm has 8.3.1");
+        let settings = find(&other, "php.ini");
+        assert_eq!(settings.state, CheckState::Warning);
+        assert!(settings.finding.contains("nginx-fpm: memory_limit is \"1G\" instead of \"128M\""), "{settings:?}");
+        // lab.json states that opcache is off there.
+        let stated = [alike[0].clone(), reporting("php-s", "8.2.1", false, "128M")];
+        assert_eq!(find(&stated, "opcache").state, CheckState::Warning);
+        let silent = [alike[0].clone(), observation("hello", "hello")];
+        assert!(find(&silent, "PHP").finding.contains("did not report"));
+    }
 }

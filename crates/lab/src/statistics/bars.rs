@@ -51,7 +51,7 @@ pub enum Limit {
     AtMost(f64),
 }
 
-/// What a bar asks.
+/// The question of a bar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// The load.
@@ -66,14 +66,14 @@ pub struct Question {
     pub than_load: Option<String>,
     /// The limit.
     pub limit: Limit,
-    /// A difference of the figures up to this value is none.
+    /// A difference of the figures up to this value does not count.
     pub grain: f64,
 }
 
 /// The answer to a bar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// What was measured, in words.
+    /// The measured value, in words.
     pub measured: String,
     /// Whether the bar is met; `None` if it was not measured.
     pub met: Option<bool>,
