@@ -48,7 +48,7 @@ def environment_free(lab: Path) -> Path:
 def test_howdah_in_all_its_ways(examples):
     (examples / "labs/resident-or-fpm/scripts/server.php").write_text(HTTP_SERVER)
     stacks = [
-        "howdah", "howdah-worker", "howdah-async", "howdah-roadrunner", "howdah-fastcgi",
+        "howdah", "howdah-worker", "howdah-async", "howdah-roadrunner", "howdah-fastcgi", "nginx-howdah",
         {"name": "howdah-fastcgi-tcp", "stack": "howdah-fastcgi", "settings": {"socket": "tcp", "pm": "ondemand"}},
         {"name": "howdah-http", "settings": {"server": "php"}, "script": "scripts/server.php"},
     ]  # fmt: skip
@@ -58,14 +58,17 @@ def test_howdah_in_all_its_ways(examples):
     by_name = {stack["name"]: stack for stack in results["stacks"]}
     assert {name: stack["workers"]["count"] for name, stack in by_name.items()} == {
         "howdah": None, "howdah-worker": None, "howdah-async": 2, "howdah-roadrunner": 2, "howdah-fastcgi": 2,
-        "howdah-fastcgi-tcp": 2, "howdah-http": 2,
+        "nginx-howdah": None, "howdah-fastcgi-tcp": 2, "howdah-http": 2,
     }  # fmt: skip
     written = {name: {file["path"]: file["content"] for file in stack["files"]} for name, stack in by_name.items()}
     types = {name: json.loads(files["howdah.json"])["applications"]["lab"]["type"].split()[0] for name, files in written.items()}
     assert types == {
         "howdah": "php", "howdah-worker": "php", "howdah-async": "php", "howdah-roadrunner": "roadrunner",
-        "howdah-fastcgi": "fastcgi", "howdah-fastcgi-tcp": "fastcgi", "howdah-http": "http",
+        "howdah-fastcgi": "fastcgi", "howdah-fastcgi-tcp": "fastcgi", "howdah-http": "http", "nginx-howdah": "php",
     }  # fmt: skip
+    # Each has processes that read connections and processes that run PHP, and each of them used CPU.
+    for run in results["runs"]:
+        assert set(run["usage"]["roles"]) == {"front", "php"}, (run["stack"], run["usage"])
     # The worker's script is not below the document root.
     worker = json.loads(written["howdah-worker"]["howdah.json"])["applications"]["lab"]
     assert (worker["root"], worker["worker"]) == (f"{examples}/labs/resident-or-fpm/scripts", {"script": "worker.php"})
@@ -76,6 +79,9 @@ def test_the_servers_of_debian(examples):
     assert results["skipped"] == []
     assert_all_answered(results)
     assert [check["state"] for check in results["checks"] if check["name"] == "the same response"] == ["passed"]
+    roles = {run["stack"]: set(run["usage"]["roles"]) for run in results["runs"]}
+    both = {"front", "php"}
+    assert roles == {"nginx-fpm": both, "apache-mod-php": {"php"}, "apache-fpm": both, "caddy-fpm": both, "php-s": {"php"}}
 
 
 SYMFONY = "labs/seven-servers/lab.json"
