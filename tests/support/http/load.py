@@ -126,8 +126,10 @@ def load_at_rates(url: str, *steps: str, connections: int = 1500, expect: str | 
     outcomes = {**run["statuses"], **{kind: count for kind, count in run["errors"].items() if kind != "wrong_status"}}
     # A response 200 with another body.
     outcomes["200"] = outcomes.get("200", 0) - run["errors"].get("wrong_body", 0)
+    # Later ones have only outcomes of requests that were due before.
+    due = max((second["second"] + 1 for second in run["seconds"] if second["sent"]), default=0)
     return {
         "outcomes": {outcome: count for outcome, count in outcomes.items() if count},
         "others": run["failure_latency"]["percentiles"],
-        "seconds": [{"ok": second["right"], "p99": (second["latency"] or {}).get("p99", 0.0)} for second in run["seconds"]],
+        "seconds": [{"ok": second["right"], "p99": (second["latency"] or {}).get("p99", 0.0)} for second in run["seconds"][:due]],
     }
