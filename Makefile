@@ -1,6 +1,6 @@
 # The two commands: `make run` serves an example, `make test` passes all tests. Both install what is missing.
 
-.PHONY: run build test lint quick-checks clippy packages test-packages build-ci ui browser-tests unit-build unit loom e2e fuzz promtool otlp-tests stress sanitize miri acme-tests interleaved flat-memory
+.PHONY: run build test lint quick-checks clippy packages test-packages build-ci ui browser-tests unit-build unit loom e2e fuzz promtool otlp-tests stress sanitize miri acme-tests interleaved flat-memory record-labs
 
 # Clippy and the unit tests compile crates/php against this one.
 export HOWDAH_PHP_CONFIG ?= php-config8.2
@@ -69,6 +69,12 @@ loom:
 e2e: build-ci
 	HOWDAH=$(CURDIR)/target/ci/howdah tests/run
 
+# The recorded answers of docs/lab, on an idle machine: LABS=unit-or-fpm PEERS=unit for one of them. PEERS are built from ../shared/peers.
+record-labs: build
+	@scripts/install-packages scripts/packages-test.txt scripts/packages-peers.txt
+	scripts/build-peers $(PEERS)
+	. /opt/peers/environment && bench/record-labs --quick $(LABS)
+
 # Longer than in `make test`: FUZZ_SECONDS=600 before a change of the channel, of the configuration language or of FastCGI lands.
 FUZZ_SECONDS ?= 600
 fuzz:
@@ -106,7 +112,6 @@ interleaved: build-ci
 
 # Memory of workers, router and supervisor over a million requests of each page in worker mode.
 flat-memory: build
-	@command -v ab >/dev/null || apt-get install -y --no-install-recommends apache2-utils
 	bench/howdah-bench worker_memory --server howdah-worker --processes 2 --pages hello,json --steps 50000,500000
 
 # The C of crates/php/sapi under AddressSanitizer and UBSan, with the tests of PHP pages.

@@ -123,7 +123,7 @@ impl LabLoadOptions {
 /// The weight, the server and the path of `9=http://127.0.0.1:8080/page`.
 fn parts_of(url: &str) -> Result<(u32, &str, &str), String> {
     let (weight, url) = match url.split_once('=') {
-        Some((weight, rest)) if rest.starts_with(SCHEME) => {
+        Some((weight, rest)) if weight.bytes().all(|byte| byte.is_ascii_digit()) => {
             (weight.parse().map_err(|_| format!("{url}: {weight:?} is not a weight"))?, rest)
         }
         _ => (1, url),
