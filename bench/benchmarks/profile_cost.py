@@ -54,7 +54,7 @@ def measure(server, page, options):
 
 def with_profile(server, options, act):
     """The result of `act` while a profile runs, and the first line of the profile's output."""
-    command = [executable(), "profile", APPLICATION, "--state-dir", server.folder / "state",
+    command = [executable(), "profile", APPLICATION, "--control", f"unix:{server.folder}/control.sock",
                "--seconds", str(options.seconds + 1), "--rate", str(options.rate),
                "--output", server.folder / "profile.svg"]
     profile = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
