@@ -109,6 +109,30 @@ final class Request
     {
     }
 
+    /**
+     * The fields of a form, as $_POST would have them: of a body of the type application/x-www-form-urlencoded or
+     * multipart/form-data, with any method. Other bodies have none.
+     *
+     * @return array<array<mixed>|string>
+     *
+     * @throws \RuntimeException as for body()
+     */
+    public function post(): array
+    {
+    }
+
+    /**
+     * The files of a form, as $_FILES would have them. move_uploaded_file() keeps one; the others are removed with the
+     * object.
+     *
+     * @return array<string, array<string, mixed>>
+     *
+     * @throws \RuntimeException as for body()
+     */
+    public function files(): array
+    {
+    }
+
     /** Whether the client waits for the response, or the rest of it. */
     public function isOpen(): bool
     {

@@ -192,13 +192,6 @@ def test_another_router_goes_on_with_the_workers(start):
     assert site.server.get("/").json() == [pid, False], "the client has lost its connection"
 
 
-def test_the_recordings_are_refused(start):
-    site = start("serve(fn (Request $request) => text($request, 'x'));")
-    for kind in ("profile", "leaks"):
-        answer = howdah(kind, "app", "--seconds", "1", "--control", f"unix:{site.server.control}")
-        assert answer.returncode != 0 and "runs several requests at a time" in answer.stdout + answer.stderr
-
-
 def test_a_worker_whose_script_does_not_end_at_its_limits_is_ended_and_replaced(start):
     # The script of the first worker does not look at is_running().
     site = start("$is_first = !file_exists(SCRATCH . '/first'); touch(SCRATCH . '/first'); $stream = howdah\\Async\\stream();"

@@ -30,6 +30,16 @@ def test_a_request_that_takes_too_long_is_answered_504_and_its_worker_goes_on(st
     assert "GET /hang has taken 1." in site.server.stderr and "killed" not in site.server.stderr
 
 
+def test_a_worker_whose_handlers_hang_is_replaced_before_it_keeps_more(start):
+    site = start(BLOCKABLE, concurrency=16, limits={"timeout": 1})
+    pid = site.server.workers(count=1)[0].pid
+    with ThreadPoolExecutor(16) as pool:
+        hanging = list(pool.map(lambda number: site.server.get(f"/hang?{number}"), range(16)))
+    assert [answer.status for answer in hanging] == [504] * 16
+    wait_for(lambda: site.server.get("/").text != str(pid), "another worker")
+    assert "keeps 16 requests that have taken longer than limits/timeout" in site.server.stderr
+
+
 def test_a_client_that_leaves_a_request_that_hangs_costs_no_worker(start):
     site = start(BLOCKABLE, concurrency=4, limits={"timeout": 1})
     pid = site.server.workers(count=1)[0].pid

@@ -2,6 +2,7 @@
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,65 @@ def test_the_request_is_whole(start):
     long = b"0123456789" * 300_000
     found = value("[md5($request->body()), strlen($request->body())]", "POST", body=long)
     assert found == [hashlib.md5(long).hexdigest(), len(long)]
+
+
+FORM = (
+    b'--b\r\nContent-Disposition: form-data; name="a[x]"\r\n\r\none & two\r\n'
+    b'--b\r\nContent-Disposition: form-data; name="f"; filename="n.txt"\r\nContent-Type: text/x\r\n\r\nfirst\r\n'
+    b'--b\r\nContent-Disposition: form-data; name="g[]"; filename="m.txt"\r\n\r\nsecond\r\n--b--\r\n'
+)
+MULTIPART = {"Content-Type": "multipart/form-data; boundary=b"}
+
+
+def test_forms_are_parsed_as_php_does(start):
+    site = start("set_error_handler(function () { throw new Exception('the handler of the boot'); });" + VALUES)
+
+    def value(code: str, body: bytes, headers=(), method="POST"):
+        return site.server.request(method, "/?q=1", {"X-Code": code, **dict(headers)}, body).json()
+
+    urlencoded = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+    both = "[$request->post(), $request->files()]"
+    assert value(both, b"a=1&b[]=2&b[x]=%20&c", urlencoded, "PUT") == [{"a": "1", "b": {"0": "2", "x": " "}, "c": ""}, []]
+    assert value(both, b'{"a": 1}', {"Content-Type": "application/json"}) == [[], []]
+    assert value(both, b"a=1", {"Content-Type": "application/x-www-form-urlencodedX"}) == [[], []]
+    assert value(both, b"") == [[], []]
+    post, files = value(both, FORM, MULTIPART)
+    assert post == {"a": {"x": "one & two"}} and sorted(files) == ["f", "g"]
+    assert {**files["f"], "tmp_name": ""} == {
+        "name": "n.txt", "full_path": "n.txt", "type": "text/x", "tmp_name": "", "error": 0, "size": 5,
+    }  # fmt: skip
+    assert files["g"]["name"] == ["m.txt"] and files["g"]["size"] == [6]
+    assert value("[$request->post(), $request->post(), $request->body() !== '']", FORM, MULTIPART) == [post, post, True]
+    assert value("[$_POST, $_FILES]", FORM, MULTIPART) == [[], []], "superglobals belong to no request"
+    assert value(both, b"no form", MULTIPART) == [[], []] and value(both, b"x", {"Content-Type": "multipart/form-data"}) == [[], []]
+    many = value("count($request->post(), COUNT_RECURSIVE)", b"&".join(b"f%d=1" % number for number in range(3000)), urlencoded)
+    assert many == 1000, "max_input_vars"
+    assert "the handler of the boot" not in site.server.stderr
+
+
+def test_uploaded_files_are_kept_or_removed_with_their_request(start):
+    site = start(
+        "serve(function (Request $request): void { $files = $request->files(); $names = [$files['f']['tmp_name'], $files['g']['tmp_name'][0]];"
+        "$is = array_map('is_uploaded_file', $names); $moved = move_uploaded_file($names[0], SCRATCH . '/moved');"
+        "text($request, json_encode([$names, $is, $moved, file_get_contents($names[1])])); });"
+    )
+    for _ in range(3):
+        names, uploaded, moved, second = site.server.post("/", FORM, MULTIPART).json()
+        assert (uploaded, moved, second) == ([True, True], True, "second")
+        assert (site.scratch / "moved").read_text() == "first"
+    site.server.post("/", FORM, MULTIPART)
+    wait_for(lambda: not Path(names[1]).exists(), "the end of the file")
+    assert not Path(names[0]).exists()
+
+
+def test_a_form_beyond_memory_limit_ends_the_worker_only(start):
+    site = start("serve(fn (Request $request) => text($request, (string) count($request->post())));",
+                 options={"admin": {"memory_limit": "16M"}})
+    body = b"".join(b'--b\r\nContent-Disposition: form-data; name="f%d"\r\n\r\n%s\r\n' % (n, b"x" * 100_000) for n in range(75))
+    assert site.server.post("/", body[: len(body) // 3] + b"\r\n--b--\r\n", MULTIPART).status == 200
+    assert site.server.post("/", body + b"--b--\r\n", MULTIPART).status == 500
+    site.server.wait_for_log_line("Allowed memory size of 16777216 bytes exhausted")
+    assert site.server.post("/", FORM, MULTIPART).text == "1"
 
 
 def test_the_response_is_as_written(start):

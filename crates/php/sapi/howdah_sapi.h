@@ -54,6 +54,16 @@ struct howdah_sampler_setup {
 	int logs_json;
 };
 
+/* A request of async mode, for the slow log. */
+struct howdah_held_request {
+	const char *method;
+	const char *uri;
+	const char *script;
+	uint64_t began;
+	/* How many requests the worker holds. */
+	uint32_t held;
+};
+
 /* Rust calls C. */
 int howdah_php_startup(const char *ini_file, const char *ini_entries, const char *server_software);
 int howdah_php_count_settings(const char *ini_entries);
@@ -81,8 +91,12 @@ void howdah_php_after_fork(void);
 /* Rust calls samples/sampler.c. */
 int howdah_sampler_start(const struct howdah_sampler_setup *setup); /* 0, or errno */
 int howdah_sampler_has_ended_a_request(void);
+void howdah_sampler_loop(int holds_requests); /* async mode: a profile samples the loop while it holds requests */
 
-/* Rust calls samples/sample_log.c, in the thread beside an event loop. */
+/* Rust calls samples/sample_log.c in async mode: in PHP's thread, and the last two in the thread beside the event loop. */
+int howdah_slow_log_rule(uint64_t *threshold, uint32_t *samples); /* 0: there is no slow log */
+void howdah_log_held_end(const struct howdah_held_request *request); /* logs it if it was slow */
+void howdah_log_blocked_loop(const struct howdah_held_request *used_last, unsigned number);
 struct howdah_text;
 void howdah_loop_stack(struct howdah_text *text); /* the innermost frames of PHP's stack */
 
@@ -102,6 +116,7 @@ uint32_t howdah_memory_recording(void); /* its number; 0: the memory of a worker
 /* Async mode: requests have numbers. */
 int howdah_async_begin(void); /* the script has booted; returns the descriptor that its event loop watches */
 int64_t howdah_async_accept(void); /* -1: no request waits, or no place is free */
+int howdah_async_is_idle(void); /* 1: the script holds no request that is to be answered */
 int howdah_async_takes_requests(void); /* 0: the script must end */
 const struct howdah_request *howdah_async_request(uint32_t number);
 int howdah_async_is_open(uint32_t number); /* 0: no client waits for the rest of the response */

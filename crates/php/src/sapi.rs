@@ -4,8 +4,9 @@
 
 #![allow(unsafe_code)] // calls C
 
-use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// `struct howdah_variable`.
 #[repr(C)]
@@ -51,6 +52,16 @@ pub struct SamplerSetup {
     pub logs_json: c_int,
 }
 
+/// `struct howdah_held_request`.
+#[repr(C)]
+pub struct HeldRequest {
+    pub method: *const c_char,
+    pub uri: *const c_char,
+    pub script: *const c_char,
+    pub began: u64,
+    pub held: u32,
+}
+
 /// `struct howdah_text`.
 #[repr(C)]
 pub struct Text {
@@ -62,6 +73,10 @@ pub struct Text {
 unsafe extern "C" {
     pub fn howdah_text_time(text: *mut Text);
     pub fn howdah_loop_stack(text: *mut Text);
+    fn howdah_slow_log_rule(threshold: *mut u64, samples: *mut u32) -> c_int;
+    pub fn howdah_log_held_end(request: *const HeldRequest);
+    pub fn howdah_log_blocked_loop(used_last: *const HeldRequest, number: c_uint);
+    fn howdah_sampler_loop(holds_requests: c_int);
     pub fn howdah_php_startup(
         ini_file: *const c_char,
         ini_entries: *const c_char,
@@ -120,6 +135,20 @@ pub fn built_in_folders() -> [PathBuf; 2] {
 pub fn has_ended_a_request() -> bool {
     // SAFETY: only reads a variable of this thread.
     unsafe { howdah_sampler_has_ended_a_request() != 0 }
+}
+
+/// The time from which on a request is slow, and the most samples of it; `None` without a slow log.
+pub fn slow_log_rule() -> Option<(Duration, u32)> {
+    let (mut threshold, mut samples) = (0, 0);
+    // SAFETY: both point to variables of this function; C only writes them.
+    let has_slow_log = unsafe { howdah_slow_log_rule(&raw mut threshold, &raw mut samples) } != 0;
+    has_slow_log.then_some((Duration::from_nanos(threshold), samples))
+}
+
+/// Async mode: whether the script holds requests, for a profile.
+pub fn sample_loop(holds_requests: bool) {
+    // SAFETY: only writes variables of the sampler, and wakes its thread.
+    unsafe { howdah_sampler_loop(holds_requests.into()) };
 }
 
 /// Ends PHP in this process, which does not use it any more.

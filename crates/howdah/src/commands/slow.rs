@@ -138,14 +138,17 @@ impl SlowRequest {
             _ => ", still running or killed",
         };
         let number = |name: &str| last.get(name).and_then(Value::as_u64).unwrap_or_default();
+        // In async mode both belong to all requests of the worker.
+        let cpu = last.get("cpu").map(|_| format!(", {} s of CPU", seconds(last, "cpu"))).unwrap_or_default();
+        let held = last.get("held_requests").and_then(Value::as_u64);
+        let held = held.map(|held| format!(", which held {held} requests")).unwrap_or_default();
         let mut text = format!(
-            "{}  {}  {} {}\n  {least}{} s{end}, {} s of CPU; memory {}, peak {}; worker {}; {}\n",
+            "{}  {}  {} {}\n  {least}{} s{end}{cpu}; memory {}, peak {}; worker {}{held}; {}\n",
             plain(&self.time()),
             self::text(last, "application"),
             self::text(last, "method"),
             self::text(last, "url"),
             seconds(last, "elapsed"),
-            seconds(last, "cpu"),
             bytes(number("memory")),
             bytes(number("memory_peak")),
             number("pid"),
@@ -254,5 +257,10 @@ mod tests {
              after 2.000 s: the same\n\n"
         );
         assert!(requests[1].describe().contains("still running or killed"));
+        let log = r#"{"time":"t","application":"chat","request":"8.1","pid":8,"event":"end","method":"GET","url":"/","script":"/s","elapsed":2.5,"memory":2097152,"memory_peak":2097152,"held_requests":3}"#;
+        let text = super::requests(log.as_bytes())[0].describe();
+        let expected =
+            "t  chat  GET /\n  2.500 s; memory 2.0 MiB, peak 2.0 MiB; worker 8, which held 3 requests; /s\n\n";
+        assert_eq!(text, expected, "of async mode");
     }
 }

@@ -237,10 +237,32 @@ static void put_counters(struct howdah_text *line, const struct rusage *usage)
 	howdah_text_put(line, "}");
 }
 
+/* The beginning of a line. */
+static void put_identity(struct howdah_text *line, uint64_t began, enum howdah_occasion occasion, unsigned number)
+{
+	static const char *const names[] = { "sample", "limit", "end" };
+
+	howdah_text_put(line, "{\"time\":\"");
+	howdah_text_time(line);
+	howdah_text_put(line, "\"");
+	howdah_text_string(line, "application", setup.application);
+	/* It is the same in all lines of one request, and different in those of others. */
+	howdah_text_key(line, "request");
+	howdah_text_put(line, "\"");
+	howdah_text_number(line, (uint64_t) getpid());
+	howdah_text_put(line, ".");
+	howdah_text_number(line, began / 1000);
+	howdah_text_put(line, "\"");
+	howdah_text_member(line, "pid", (uint64_t) getpid());
+	howdah_text_string(line, "event", names[occasion]);
+	if (occasion == HOWDAH_SLOW) {
+		howdah_text_member(line, "sample", number);
+	}
+}
+
 void howdah_log_sample(enum howdah_author author, enum howdah_occasion occasion, unsigned number,
 	const struct howdah_backtrace *backtrace, bool (*is_current)(void))
 {
-	static const char *const names[] = { "sample", "limit", "end" };
 	struct howdah_text line = begin_line(author);
 	struct rusage usage;
 
@@ -248,22 +270,7 @@ void howdah_log_sample(enum howdah_author author, enum howdah_occasion occasion,
 		return;
 	}
 	getrusage(RUSAGE_SELF, &usage);
-	howdah_text_put(&line, "{\"time\":\"");
-	howdah_text_time(&line);
-	howdah_text_put(&line, "\"");
-	howdah_text_string(&line, "application", setup.application);
-	/* It is the same in all lines of one request, and different in those of others. */
-	howdah_text_key(&line, "request");
-	howdah_text_put(&line, "\"");
-	howdah_text_number(&line, (uint64_t) getpid());
-	howdah_text_put(&line, ".");
-	howdah_text_number(&line, facts.began / 1000);
-	howdah_text_put(&line, "\"");
-	howdah_text_member(&line, "pid", (uint64_t) getpid());
-	howdah_text_string(&line, "event", names[occasion]);
-	if (occasion == HOWDAH_SLOW) {
-		howdah_text_member(&line, "sample", number);
-	}
+	put_identity(&line, facts.began, occasion, number);
 	howdah_text_key(&line, "method");
 	put(&line, &facts.method, howdah_text_json);
 	howdah_text_key(&line, "url");
@@ -284,6 +291,66 @@ void howdah_log_sample(enum howdah_author author, enum howdah_occasion occasion,
 	howdah_text_put(&line, "}");
 	if (is_current()) {
 		write_line(setup.slow_log, &line);
+	}
+}
+
+/* ---- the slow log of async mode ---- */
+
+int howdah_slow_log_rule(uint64_t *threshold, uint32_t *samples)
+{
+	*threshold = setup.slow_threshold;
+	*samples = setup.slow_samples;
+	return setup.slow_log >= 0;
+}
+
+/* A worker holds several requests: its CPU time and its counters belong to no single one. */
+static void put_held(struct howdah_text *line, const struct howdah_held_request *request)
+{
+	howdah_text_key(line, "method");
+	howdah_text_json(line, request->method, strnlen(request->method, 32));
+	howdah_text_key(line, "url");
+	howdah_text_json(line, request->uri, strnlen(request->uri, URL_BYTES));
+	howdah_text_key(line, "script");
+	howdah_text_json(line, request->script, strnlen(request->script, URL_BYTES));
+	howdah_text_key(line, "elapsed");
+	howdah_text_seconds(line, howdah_monotonic() - request->began);
+	howdah_text_member(line, "memory", zend_memory_usage(0));
+	howdah_text_member(line, "memory_peak", zend_memory_peak_usage(0));
+	howdah_text_member(line, "held_requests", request->held);
+}
+
+static void log_held(enum howdah_author author, enum howdah_occasion occasion, unsigned number,
+	const struct howdah_held_request *request, const struct howdah_backtrace *backtrace)
+{
+	struct howdah_text line = begin_line(author);
+
+	if (!has_room(setup.slow_log, SLOW_LOG_BYTES)) {
+		return;
+	}
+	put_identity(&line, request->began, occasion, number);
+	put_held(&line, request);
+	if (backtrace) {
+		put_native(&line, backtrace);
+		put_backtrace(&line, backtrace);
+	}
+	howdah_text_put(&line, "}");
+	write_line(setup.slow_log, &line);
+}
+
+void howdah_log_held_end(const struct howdah_held_request *request)
+{
+	if (setup.slow_log >= 0 && howdah_monotonic() - request->began >= setup.slow_threshold) {
+		log_held(HOWDAH_PHP, HOWDAH_END, 0, request, NULL);
+	}
+}
+
+void howdah_log_blocked_loop(const struct howdah_held_request *request, unsigned number)
+{
+	static struct howdah_backtrace backtrace;
+
+	howdah_backtrace_forget(&backtrace);
+	if (howdah_backtrace_foreign(&backtrace) || howdah_backtrace_foreign(&backtrace)) {
+		log_held(HOWDAH_LOOP_WATCH, HOWDAH_SLOW, number, request, &backtrace);
 	}
 }
 

@@ -46,6 +46,8 @@ static void (*next_interrupt)(zend_execute_data *execute_data);
 
 /* Shared by both threads. */
 static _Atomic uint64_t began; /* 0: no request */
+/* Async mode: the script holds requests. A profile samples all of its work. */
+static _Atomic bool loop_holds;
 static _Atomic uint32_t tasks;
 /* The request that the tasks in `tasks` belong to. */
 static _Atomic uint64_t tasks_request;
@@ -143,6 +145,13 @@ void howdah_sampler_install(void)
 	zend_interrupt_function = interrupted;
 }
 
+static void wake_sampler(void)
+{
+	atomic_store(&sleeps_until, 0);
+	__atomic_fetch_add((uint32_t *) setup.bell, 1, __ATOMIC_SEQ_CST);
+	syscall(SYS_futex, setup.bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
 void howdah_sampler_begin(const struct howdah_request *request)
 {
 	if (!runs) {
@@ -154,9 +163,18 @@ void howdah_sampler_begin(const struct howdah_request *request)
 	atomic_store(&written, 0);
 	atomic_store(&began, request->began);
 	if (request->began + setup.slow_threshold < atomic_load(&sleeps_until)) {
-		atomic_store(&sleeps_until, 0);
-		__atomic_fetch_add((uint32_t *) setup.bell, 1, __ATOMIC_SEQ_CST);
-		syscall(SYS_futex, setup.bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+		wake_sampler();
+	}
+}
+
+void howdah_sampler_loop(int holds_requests)
+{
+	if (!runs) {
+		return;
+	}
+	atomic_store(&loop_holds, holds_requests != 0);
+	if (holds_requests && atomic_load(&sleeps_until) == NEVER && __atomic_load_n(setup.rate, __ATOMIC_SEQ_CST) > 0) {
+		wake_sampler();
 	}
 }
 
@@ -289,12 +307,12 @@ static uint64_t look_at_profile(uint64_t now, uint32_t rate)
 	} else if (now >= next_tick) {
 		next_tick += period;
 		take_back(PROFILE);
-		if (watched.began) {
+		if (watched.began || atomic_load(&loop_holds)) {
 			sample(PROFILE, now);
 		}
 		idle_ticks++;
 	}
-	if (watched.began) {
+	if (watched.began || atomic_load(&loop_holds)) {
 		idle_ticks = 0;
 	}
 	return idle_ticks < IDLE_TICKS ? next_tick : NEVER;
@@ -323,7 +341,7 @@ static uint64_t step(uint64_t now)
 	/* The present request may end before `next`: the next request must not wait for that time. A profile has its own times. */
 	if (setup.slow_log >= 0 || (rate > 0 && next == NEVER)) {
 		atomic_store(&sleeps_until, next);
-		if (atomic_load(&began) != watched.began) {
+		if (atomic_load(&began) != watched.began || (rate > 0 && next == NEVER && atomic_load(&loop_holds))) {
 			return now;
 		}
 	}

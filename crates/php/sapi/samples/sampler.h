@@ -21,7 +21,7 @@ enum howdah_occasion { HOWDAH_SLOW, HOWDAH_LIMIT, HOWDAH_END };
 
 /* sample_log.c */
 /* The thread that writes: each has its own buffers. */
-enum howdah_author { HOWDAH_PHP, HOWDAH_SAMPLER, HOWDAH_AUTHORS };
+enum howdah_author { HOWDAH_PHP, HOWDAH_SAMPLER, HOWDAH_LOOP_WATCH, HOWDAH_AUTHORS };
 void howdah_log_set_up(const struct howdah_sampler_setup *setup);
 /* For PHP's thread: notes the counters at the start of a request. */
 void howdah_log_begin(const struct howdah_request *request);

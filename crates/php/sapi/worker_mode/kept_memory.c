@@ -3,13 +3,15 @@
  * While the supervisor records, a worker writes a line of JSON after each request, before it waits for the next one. Cycles
  * that PHP would collect at some later time are collected first, so that they are not taken for a leak.
  *
+ * In async mode the line is written when the script holds no request, before it takes the next one. The requests that it
+ * held together since the last line are one entry.
+ *
  * A line has the whole memory of PHP and of malloc, and the numbers of objects of those classes whose number has changed
  * since the last line. Nothing here fails: a line that is too long is cut, and a number that is unknown is left out. */
 
 #include "worker_mode/kept_memory.h"
 #include "exchange.h"
 #include "samples/sampler.h"
-#include "worker_mode/superglobals.h"
 #include "php.h"
 #include "zend_exceptions.h"
 #include "zend_gc.h"
@@ -25,8 +27,8 @@
 /* The recording that goes on, 0 for none, and the requests of this worker since it began. */
 static uint32_t recording;
 static uint64_t number;
-/* The request that has ended. */
-static bool has_request;
+/* The request that has ended, or in async mode several. */
+static uint32_t requests;
 static char method[16], path[512];
 /* The objects of each class, as the last line had them, and now. Their memory is not PHP's. */
 static HashTable before, present;
@@ -50,7 +52,7 @@ static void end(void)
 		zend_hash_destroy(&present);
 		recording = 0;
 	}
-	has_request = false;
+	requests = 0;
 }
 
 void howdah_kept_memory_note_request(void)
@@ -63,12 +65,24 @@ void howdah_kept_memory_note_request(void)
 	strlcpy(method, request->method, sizeof(method));
 	strlcpy(path, request->uri, sizeof(path));
 	path[strcspn(path, "?")] = '\0';
-	has_request = true;
+	requests = 1;
+}
+
+void howdah_kept_memory_note_held(const struct howdah_request *request)
+{
+	if (howdah_memory_recording() == 0) {
+		return;
+	}
+	bool is_first = requests == 0;
+	strlcpy(method, is_first ? request->method : "several", sizeof(method));
+	strlcpy(path, is_first ? request->uri : "requests together", sizeof(path));
+	path[strcspn(path, "?")] = '\0';
+	requests++;
 }
 
 void howdah_kept_memory_collect(void)
 {
-	if (!has_request) {
+	if (requests == 0) {
 		return;
 	}
 	zend_gc_collect_cycles();
@@ -210,13 +224,13 @@ static void put_objects(struct howdah_text *line)
 	howdah_text_put(line, "}");
 }
 
-void howdah_kept_memory_record(void)
+void howdah_kept_memory_record(void (*release)(void))
 {
 	static char bytes[LINE_BYTES];
 	struct howdah_text line = { bytes, sizeof(bytes) - 16, 0 };
 	uint32_t ordered = howdah_memory_recording();
 
-	if (ordered == 0 || !has_request) {
+	if (ordered == 0 || requests == 0) {
 		if (ordered == 0) {
 			end();
 		}
@@ -225,14 +239,16 @@ void howdah_kept_memory_record(void)
 	if (ordered != recording) {
 		begin(ordered);
 	}
-	has_request = false;
 	howdah_text_put(&line, "{\"pid\":");
 	howdah_text_number(&line, (uint64_t) getpid());
 	howdah_text_member(&line, "number", ++number);
+	howdah_text_member(&line, "requests", requests);
 	howdah_text_string(&line, "method", method);
 	howdah_text_string(&line, "path", path);
-	/* The variables of the request, which PHP would keep until the next one, are no growth. */
-	howdah_superglobals_release();
+	requests = 0;
+	if (release) {
+		release();
+	}
 	/* Before anything here allocates. */
 	howdah_text_member(&line, "memory", zend_memory_usage(0));
 	put_malloc(&line);

@@ -490,7 +490,7 @@ PHP_FUNCTION(howdah_handle_request)
 			end_script();
 			RETURN_THROWS();
 		}
-		howdah_kept_memory_record();
+		howdah_kept_memory_record(howdah_superglobals_release);
 	}
 	const struct howdah_request *request = howdah_next_request();
 	if (!request) {

@@ -23,6 +23,11 @@ extern "C" fn howdah_async_accept() -> i64 {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn howdah_async_is_idle() -> c_int {
+    with_held(0, |held| held.is_idle().into())
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn howdah_async_takes_requests() -> c_int {
     with_held(0, |held| held.is_running().into())
 }

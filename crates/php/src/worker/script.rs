@@ -155,6 +155,7 @@ extern "C" fn howdah_request_done() {
 extern "C" fn howdah_memory_recording() -> u32 {
     RUNNING.with_borrow(|running| match running {
         Some(Running { boot: BootState::Serves(requests), .. }) => requests.memory_recording(),
+        Some(Running { boot: BootState::ServesSeveral(held), .. }) => held.memory_recording(),
         _ => 0,
     })
 }

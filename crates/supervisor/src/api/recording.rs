@@ -60,13 +60,6 @@ fn try_begin(
         let detail = format!("{name:?} has no worker script: PHP frees all of its memory after each request");
         return Err(refused(404, detail));
     }
-    if generation.is_async() {
-        let detail = format!(
-            "{name:?} runs several requests at a time: what it does and keeps belongs to no single request; remove \
-             \"worker/concurrency\" to measure it in worker mode"
-        );
-        return Err(refused(404, detail));
-    }
     if let Some(left) = generation.recording_time_left(now) {
         let detail = format!("another client records {name:?} already; try again in {} s", left.as_secs() + 1);
         return Err(refused(409, detail));

@@ -35,13 +35,6 @@ impl WorkerMode {
         let script = worker.require("script", "the worker script, relative to the root")?;
         let preboot = worker.read("preboot", |node| node.boolean())?.unwrap_or(false);
         let concurrency = worker.read("concurrency", |node| node.integer(2..=MAX_CONCURRENCY, "requests"))?;
-        if concurrency.is_some()
-            && let Some(slow_log) = application.get("slow_log")
-        {
-            return Err(
-                slow_log.error("the requests of async mode run at the same time, and have no slow log; remove it")
-            );
-        }
         Ok(Some(Self { script: script.path_below("the root")?, preboot, concurrency }))
     }
 }
@@ -93,10 +86,6 @@ mod tests {
             (
                 r#""worker": {"script": "w.php", "concurrency": 1}"#,
                 "worker/concurrency: 1 is out of range; write 2 to 4096 requests",
-            ),
-            (
-                r#""worker": {"script": "w.php", "concurrency": 9}, "slow_log": {}"#,
-                "slow_log: the requests of async mode run at the same time, and have no slow log; remove it",
             ),
             (r#""worker": {"script": "w.php", "num": 2}"#, "worker/num: there is no such option; remove it"),
             (

@@ -45,6 +45,9 @@ pub struct RouteChanges {
 struct Line {
     pid: u32,
     number: u64,
+    /// More than one in async mode: those that the worker held together.
+    #[serde(default = "one")]
+    requests: u64,
     method: String,
     path: String,
     memory: u64,
@@ -84,7 +87,7 @@ impl Records {
         let mut numbers = HashMap::new();
         for line in bytes.split(|byte| *byte == b'\n') {
             let Ok(line) = serde_json::from_slice::<Line>(line) else { continue };
-            records.requests += 1;
+            records.requests += usize::try_from(line.requests).unwrap_or(0);
             pids.insert(line.pid);
             note(&mut records.opcache, line.opcache);
             note(&mut records.strings, line.strings);
@@ -138,6 +141,10 @@ impl Records {
         }
         name
     }
+}
+
+fn one() -> u64 {
+    1
 }
 
 fn note(range: &mut Option<(f64, f64)>, now: Option<u64>) {

@@ -5,6 +5,7 @@
 
 #include "worker_mode/async/async.h"
 #include "howdah_sapi.h"
+#include "worker_mode/kept_memory.h"
 #include "worker_mode/worker_script.h"
 #include <fcntl.h>
 
@@ -55,11 +56,17 @@ static PHP_FUNCTION(howdah_async_accept)
 	if (!begin()) {
 		RETURN_THROWS();
 	}
+	if (howdah_async_is_idle()) {
+		/* Code of the script may run: destructors. */
+		howdah_kept_memory_collect();
+		howdah_kept_memory_record(NULL);
+	}
 	int64_t number = howdah_async_accept();
 
 	if (number < 0) {
 		RETURN_NULL();
 	}
+	howdah_kept_memory_note_held(howdah_async_request((uint32_t) number));
 	howdah_async_make_request(return_value, (uint32_t) number);
 }
 

@@ -6,6 +6,7 @@
  * A process that the script forks has copies of the objects: they do nothing there. */
 
 #include "worker_mode/async/async.h"
+#include "worker_mode/async/form.h"
 #include "functions/both_modes.h"
 #include "howdah_sapi.h"
 #include "php_variables.h"
@@ -22,6 +23,7 @@ struct request_object {
 	enum { OPEN, STARTED, ENDED } state;
 	/* NULL before it is read. */
 	zend_string *body;
+	struct howdah_form form;
 	zend_object std;
 };
 
@@ -129,19 +131,18 @@ PHP_METHOD(howdah_async_request, server)
 	}
 }
 
-PHP_METHOD(howdah_async_request, body)
+/* The whole body. NULL with an exception. */
+static zend_string *body_of(struct request_object *object)
 {
-	ZEND_PARSE_PARAMETERS_NONE();
-	struct request_object *object = THIS;
 	smart_str body = { 0 };
 	long got;
 
 	if (object->body) {
-		RETURN_STR_COPY(object->body);
+		return object->body;
 	}
 	if (object->state == ENDED || howdah_forked) {
 		zend_throw_error(NULL, "The body must be read before the response is complete");
-		RETURN_THROWS();
+		return NULL;
 	}
 	do {
 		smart_str_alloc(&body, BODY_PART, 0);
@@ -151,10 +152,59 @@ PHP_METHOD(howdah_async_request, body)
 	if (got < 0) {
 		smart_str_free(&body);
 		zend_throw_exception(spl_ce_RuntimeException, "The client has left before its request was complete", 0);
-		RETURN_THROWS();
+		return NULL;
 	}
 	object->body = smart_str_extract(&body);
-	RETURN_STR_COPY(object->body);
+	return object->body;
+}
+
+PHP_METHOD(howdah_async_request, body)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+	zend_string *body = body_of(THIS);
+
+	if (!body) {
+		RETURN_THROWS();
+	}
+	RETURN_STR_COPY(body);
+}
+
+/* The form in the body. NULL with an exception. */
+static const struct howdah_form *form_of(struct request_object *object)
+{
+	const char *content_type = request_of(object)->content_type;
+
+	if (!object->form.is_parsed) {
+		/* Another body may be large: it is not read for this. */
+		zend_string *body = howdah_async_is_form(content_type) ? body_of(object) : ZSTR_EMPTY_ALLOC();
+		if (!body) {
+			return NULL;
+		}
+		howdah_async_parse_form(content_type, body, &object->form);
+	}
+	return &object->form;
+}
+
+PHP_METHOD(howdah_async_request, post)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+	const struct howdah_form *form = form_of(THIS);
+
+	if (!form) {
+		RETURN_THROWS();
+	}
+	RETURN_COPY(&form->post);
+}
+
+PHP_METHOD(howdah_async_request, files)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+	const struct howdah_form *form = form_of(THIS);
+
+	if (!form) {
+		RETURN_THROWS();
+	}
+	RETURN_COPY(&form->files);
 }
 
 /* ---- the response ---- */
@@ -434,6 +484,8 @@ static const zend_function_entry methods[] = {
 	PHP_ME(howdah_async_request, headers, arginfo_array, ZEND_ACC_PUBLIC)
 	PHP_ME(howdah_async_request, server, arginfo_array, ZEND_ACC_PUBLIC)
 	PHP_ME(howdah_async_request, body, arginfo_string, ZEND_ACC_PUBLIC)
+	PHP_ME(howdah_async_request, post, arginfo_array, ZEND_ACC_PUBLIC)
+	PHP_ME(howdah_async_request, files, arginfo_array, ZEND_ACC_PUBLIC)
 	PHP_ME(howdah_async_request, isOpen, arginfo_bool, ZEND_ACC_PUBLIC)
 	PHP_ME(howdah_async_request, respond, arginfo_respond, ZEND_ACC_PUBLIC)
 	PHP_ME(howdah_async_request, start, arginfo_start, ZEND_ACC_PUBLIC)
@@ -452,6 +504,7 @@ static void free_request(zend_object *std)
 	if (object->body) {
 		zend_string_release(object->body);
 	}
+	howdah_async_free_form(&object->form);
 	zend_object_std_dtor(std);
 }
 

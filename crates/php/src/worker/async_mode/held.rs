@@ -18,6 +18,8 @@ pub struct Held {
     pub current: Current,
     /// The head of the response is written.
     pub has_begun: bool,
+    /// It has taken longer than `limits/timeout`: the script keeps it, and no client waits.
+    pub is_overdue: bool,
 }
 
 // === impl Held ===
@@ -34,7 +36,7 @@ impl Held {
         claim.set_began(began);
         let (slot, sequence) = claim.name();
         let current = Current { slot, sequence, began };
-        Ok(Held { claim: Some(claim), request, buffers, current, has_begun: false })
+        Ok(Held { claim: Some(claim), request, buffers, current, has_begun: false, is_overdue: false })
     }
 
     /// Whether a client waits for the rest of the response.

@@ -3,9 +3,13 @@
 //! The script takes requests with [`HeldRequests::accept`] while it has a free place. A request gives its place back when it
 //! is answered, when PHP frees its object, and when it has taken longer than `limits/timeout`: the router has answered it
 //! then. A request whose client has left keeps its place while the script works on it.
+//!
+//! A handler that hangs keeps its memory after the timeout. A worker with many of them is replaced.
 
 use super::held::Held;
 use super::loop_watch::LoopWatch;
+use super::slow_requests::log_if_slow;
+use crate::sapi;
 use crate::worker::callbacks;
 use crate::worker::request::c_names;
 use crate::worker::requests::WARM_UP_PAUSE;
@@ -29,10 +33,14 @@ pub struct HeldRequests {
     free: Vec<u32>,
     /// The requests that take a place: when they began, and their numbers.
     places: BTreeSet<(Duration, u32)>,
+    /// How many requests the script keeps that have taken longer than `limits/timeout`.
+    overdue: usize,
     /// When the last request ended.
     last_end: Duration,
 }
 
+/// A script may keep this number of overdue requests, or as many as it has places if those are more.
+const LEAST_OVERDUE: usize = 16;
 /// The exit code of a worker without the means to run: EX_OSERR of sysexits.h.
 const EXIT_OS_ERROR: c_int = 71;
 
@@ -55,6 +63,7 @@ impl HeldRequests {
             table: Vec::new(),
             free: Vec::new(),
             places: BTreeSet::new(),
+            overdue: 0,
             last_end: Duration::ZERO,
         }
     }
@@ -73,6 +82,16 @@ impl HeldRequests {
     pub fn is_running(&mut self) -> bool {
         self.release_overdue();
         self.takes_requests()
+    }
+
+    /// Whether the script holds no request that is to be answered.
+    pub fn is_idle(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The number of the recording of memory that goes on; 0 without one.
+    pub fn memory_recording(&self) -> u32 {
+        self.service.end.memory_recording()
     }
 
     /// Takes a request, if one waits and a place is free. `None`: from now on the descriptor is readable when that changes.
@@ -109,6 +128,7 @@ impl HeldRequests {
         if self.places.is_empty() {
             let Current { slot, sequence, began } = held.current;
             self.service.ledger.begin(slot, sequence, began);
+            sapi::sample_loop(true);
         }
         self.watch.uses(held.current);
         let number = self.free.pop().unwrap_or_else(|| {
@@ -154,7 +174,9 @@ impl HeldRequests {
             }
             self.abandon(number);
         }
-        self.table[number as usize] = None;
+        if let Some(held) = self.table[number as usize].take() {
+            self.overdue -= usize::from(held.is_overdue);
+        }
         self.free.push(number);
     }
 
@@ -198,16 +220,38 @@ impl HeldRequests {
         let overdue: Vec<_> = self.places.range(..(late, u32::MAX)).map(|(_, number)| *number).collect();
         for number in overdue {
             // The router begins to count a little later: until it has answered, a client waits.
-            if self.table[number as usize].as_ref().is_some_and(|held| !held.is_open()) {
+            if let Some(held) = self.table[number as usize].as_mut().filter(|held| !held.is_open()) {
+                held.is_overdue = true;
+                self.overdue += 1;
                 self.finish(number);
             }
         }
+        self.retire_if_it_hangs();
+    }
+
+    fn retire_if_it_hangs(&mut self) {
+        if self.overdue < self.most.max(LEAST_OVERDUE) || self.watch.is_over() {
+            return;
+        }
+        self.service.limits.warn(&format!(
+            "keeps {} requests that have taken longer than limits/timeout, and their memory: replacing it; a handler must end, or \
+             free its Request, when isOpen() is false",
+            self.overdue
+        ));
+        self.retire();
+    }
+
+    /// Takes no more requests: the script must end when it has answered those that it holds.
+    fn retire(&self) {
+        self.service.end.withdraw();
+        self.watch.ends();
     }
 
     fn settle(&mut self, number: u32, end_claim: impl FnOnce(Claim<'static>)) {
         let Some(held) = self.table.get_mut(number as usize).and_then(Option::as_deref_mut) else { return };
         let Some(claim) = held.claim.take() else { return };
         end_claim(claim);
+        log_if_slow(held, self.places.len());
         let (began, is_warm_up) = (held.current.began, held.buffers.is_warm_up());
         self.service.request_is_answered(is_warm_up);
         if is_warm_up {
@@ -223,12 +267,14 @@ impl HeldRequests {
             false => self.service.ledger.finish_younger(),
         }
         self.count_places();
+        if self.places.is_empty() {
+            sapi::sample_loop(false);
+        }
         // The time of requests that were held together counts once.
         let busy = now.saturating_sub(began.max(self.last_end));
         self.last_end = now;
         if !self.service.may_go_on(busy, now) && !self.watch.is_over() {
-            self.service.end.withdraw();
-            self.watch.ends();
+            self.retire();
         } else if was_full && self.takes_requests() && !self.service.end.announce_place() {
             self.watch.signal();
         }

@@ -3,7 +3,7 @@
 //! PHP's event loops wait for descriptors, not for a futex. This thread sleeps on the worker's doorbell, and makes a
 //! descriptor readable that the loop watches. The loop answers with a *turn*: it calls `accept()`. A loop that takes no turn is
 //! blocked: a handler waits, or computes. Then the thread passes the wake-up on to another worker, and after
-//! [`BLOCKED`] it logs the fact. While the script holds requests, the loop is asked for a turn once a second.
+//! [`BLOCKED`] it logs the fact. While the script holds requests, the loop is asked for a turn after each [`PROBE`].
 //!
 //! When the worker takes no more requests, the script must end. A script that does not look at `is_running()` would run on
 //! without requests, in the place of the next worker: the thread ends the worker then. PHP's thread writes atomics only.
@@ -11,6 +11,7 @@
 
 #![allow(unsafe_code)] // calls C
 
+use super::slow_requests::LoopSamples;
 use crate::sapi;
 use crate::worker::callbacks;
 use crate::worker::service::WorkerLimits;
@@ -32,6 +33,10 @@ pub struct LoopWatch(&'static Shared);
 struct Shared {
     end: &'static WorkerEnd,
     limits: WorkerLimits,
+    /// The threshold of the slow log, and the most samples.
+    slow_log: Option<(Duration, u32)>,
+    /// The time after which a loop with requests is asked for a turn.
+    probe: Duration,
     /// Readable when the loop must take a turn.
     readable: OwnedFd,
     turns: AtomicU64,
@@ -62,14 +67,18 @@ struct Awaited {
     is_passed_on: bool,
     /// The time without a turn after which it is reported.
     report_after: Duration,
+    samples: LoopSamples,
 }
 
 /// A loop that takes no turn for this time leaves its requests to other workers.
 const PASS_ON: Duration = Duration::from_millis(2);
 /// A loop that takes no turn for this time is reported: once, and whenever the time has doubled.
 const BLOCKED: Duration = Duration::from_secs(1);
-/// The time after which a loop with requests is asked for a turn.
+/// The time after which a loop with requests is asked for a turn: the threshold of the slow log, but this at most, and at least
+/// [`SHORTEST_PROBE`].
 const PROBE: Duration = Duration::from_secs(1);
+/// The least time between two probes.
+const SHORTEST_PROBE: Duration = Duration::from_millis(50);
 /// The time that a script has after its last request, when the worker has reached its limits.
 const LONGEST_END: Duration = Duration::from_secs(5);
 /// Times are rounded: without this, the thread could wake up too early again and again.
@@ -86,9 +95,12 @@ impl LoopWatch {
     /// # Errors
     /// When there is no descriptor or no thread for it.
     pub fn begin(end: &'static WorkerEnd, limits: WorkerLimits) -> io::Result<LoopWatch> {
+        let slow_log = sapi::slow_log_rule();
         let shared: &'static Shared = Box::leak(Box::new(Shared {
             end,
             limits,
+            slow_log,
+            probe: slow_log.map_or(PROBE, |(threshold, _)| threshold.clamp(SHORTEST_PROBE, PROBE)),
             readable: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             turns: AtomicU64::new(0),
             held: AtomicU64::new(0),
@@ -175,7 +187,7 @@ impl Shared {
                 let blocked = now.saturating_sub(over.since).as_secs_f64();
                 self.limits.warn(&format!("runs its event loop again, which was blocked for {blocked:.1} s"));
             }
-            let is_probe_due = now.saturating_sub(signalled) >= PROBE && self.held.load(Ordering::SeqCst) > 0;
+            let is_probe_due = now.saturating_sub(signalled) >= self.probe && self.held.load(Ordering::SeqCst) > 0;
             if self.is_over.load(Ordering::SeqCst) || self.end.must_stop() {
                 self.signal();
                 self.end.pass_on();
@@ -183,7 +195,7 @@ impl Shared {
             }
             if is_rung || (awaited.is_none() && is_probe_due) {
                 signalled = now;
-                let next = awaited.get_or_insert_with(|| Awaited::new(turns, now));
+                let next = awaited.get_or_insert_with(|| Awaited::new(turns, now, self.slow_log));
                 next.is_passed_on = false;
                 self.signal();
             }
@@ -217,6 +229,7 @@ impl Shared {
     fn timeout(&self, awaited: Option<&Awaited>, signalled: Duration) -> Option<Duration> {
         if let Some(awaited) = awaited {
             let next = if awaited.is_passed_on { awaited.report_after } else { PASS_ON };
+            let next = awaited.samples.due.map_or(next, |due| next.min(due));
             let left = next.saturating_sub(monotonic().saturating_sub(awaited.since));
             return Some(left.clamp(SHORTEST_SLEEP, PROBE));
         }
@@ -225,7 +238,7 @@ impl Shared {
             return None;
         }
         self.is_timed.store(true, Ordering::SeqCst);
-        Some(PROBE.saturating_sub(monotonic().saturating_sub(signalled)).max(SHORTEST_SLEEP))
+        Some(self.probe.saturating_sub(monotonic().saturating_sub(signalled)).max(SHORTEST_SLEEP))
     }
 
     fn look_at(&self, awaited: &mut Awaited, now: Duration) {
@@ -234,9 +247,23 @@ impl Shared {
             awaited.is_passed_on = true;
             self.end.pass_on();
         }
+        if awaited.samples.due.is_some_and(|due| waited >= due) {
+            self.sample(&mut awaited.samples);
+        }
         if waited >= awaited.report_after {
             awaited.report_after *= 2;
             self.report_blocked(waited, now);
+        }
+    }
+
+    /// Without a request that was used last and is not answered yet, the stack belongs to none.
+    fn sample(&self, samples: &mut LoopSamples) {
+        samples.count();
+        let used_last = self.last_used.get();
+        let head = self.end.head_of(used_last.slot, used_last.sequence).unwrap_or_default();
+        let names = [code::REQUEST_METHOD, code::REQUEST_URI, code::SCRIPT_FILENAME];
+        if let [Some(method), Some(uri), Some(script)] = texts(&head, names) {
+            samples.log(used_last, [method, uri, script], self.held.load(Ordering::SeqCst));
         }
     }
 
@@ -307,7 +334,8 @@ impl RequestWords {
 // === impl Awaited ===
 
 impl Awaited {
-    fn new(turns: u64, now: Duration) -> Awaited {
-        Awaited { turns, since: now, is_passed_on: false, report_after: BLOCKED }
+    fn new(turns: u64, now: Duration, slow_log: Option<(Duration, u32)>) -> Awaited {
+        let samples = LoopSamples::new(slow_log);
+        Awaited { turns, since: now, is_passed_on: false, report_after: BLOCKED, samples }
     }
 }

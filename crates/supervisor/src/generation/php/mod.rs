@@ -336,11 +336,6 @@ impl PhpGeneration {
         self.pools.iter().any(|pool| pool.runs_script)
     }
 
-    /// Whether its workers run several requests at a time.
-    pub fn is_async(&self) -> bool {
-        self.plan.pools.iter().any(|pool| pool.claims() > 1)
-    }
-
     /// Begins a recording. A running one is replaced: see [`Self::recording_time_left`].
     ///
     /// # Errors
