@@ -77,6 +77,13 @@ def test_a_crash_is_answered_502(worker_site):
     assert worker_site.worker() != pid
 
 
+def test_exit_ends_abandoned_generators(worker_site):
+    code = "$abandoned = (function () { try { yield 1; } finally { echo ' finally'; } })(); $abandoned->current(); exit('exit');"
+    pid = worker_site.worker()
+    assert {worker_site.get(code).text for _ in range(3)} == {"exit finally"}
+    assert worker_site.worker() == pid
+
+
 def test_handle_request_is_for_the_worker_script_only(worker_site):
     answer = worker_site.get(
         "try { howdah\\handle_request(fn () => 1); } catch (Error $e) { echo $e->getMessage(); }"

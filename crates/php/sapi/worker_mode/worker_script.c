@@ -500,6 +500,11 @@ PHP_FUNCTION(howdah_handle_request)
 	}
 	if (begin_request(request)) {
 		phase = HANDLES_REQUEST;
+		/*
+		 * PHP leaves this field of an internal function's frame as it was in the memory. When exit() in the handler frees
+		 * an abandoned generator with a finally block, PHP 8.4 reads it.
+		 */
+		EX(opline) = NULL;
 		ZVAL_UNDEF(&result);
 		handler.retval = &result;
 		zend_call_function(&handler, &cache);
