@@ -34,6 +34,12 @@ while (true) {
     $head = '';
     while (!str_contains($head, "\\r\\n\\r\\n") && ($read = fread($client, 8192)) !== '' && $read !== false) { $head .= $read; }
     parse_str((string) parse_url(explode(' ', $head)[1] ?? '/', PHP_URL_QUERY), $get);
+    if (str_contains($head, 'Upgrade: echo')) {
+        fwrite($client, "HTTP/1.1 101 x\\r\\nConnection: upgrade\\r\\nUpgrade: echo\\r\\nX-Accel-Redirect: /protected/a.txt\\r\\n\\r\\n");
+        fwrite($client, 'echo of ' . fread($client, 100));
+        fclose($client);
+        continue;
+    }
     $named = isset($get['name']) ? "{$get['name']}: {$get['file']}\\r\\n" : '';
     fwrite($client, "HTTP/1.1 200 OK\\r\\nContent-Type: x/y\\r\\nSet-Cookie: a=1\\r\\nETag: \\"script\\"\\r\\n{$named}Content-Length: 22\\r\\n"
         . "Connection: close\\r\\n\\r\\nthe body of the script");
@@ -130,3 +136,19 @@ def test_without_the_option_the_header_is_like_any_other(server):
 def test_a_missing_folder_is_rejected(server):
     answer = server.api("PUT", "/config/applications/app/send_file", {"/protected/": "/nowhere"})
     assert answer.status == 500 and "applications/app/send_file/%2Fprotected%2F" in answer.text, answer.text
+
+
+@pytest.mark.parametrize("kind", ["http"], indirect=True)
+def test_a_tunnel_goes_on(server):
+    with server.connect() as connection:
+        connection.send_request("GET", "/", {"Connection": "upgrade", "Upgrade": "echo"})
+        connection.socket.settimeout(10)
+        received = b""
+        while b"\r\n\r\n" not in received:
+            received += connection.socket.recv(4096)
+        assert received.startswith(b"HTTP/1.1 101 "), received
+        connection.socket.sendall(b"hello")
+        while b"echo of hello" not in received:
+            part = connection.socket.recv(4096)
+            assert part, received
+            received += part

@@ -49,6 +49,10 @@ pub async fn apply(
     let configuration = view.configuration();
     let folders = configuration.applications.get(application).map(Application::send_file);
     let Some(folders) = folders.filter(|folders| !folders.is_empty()) else { return Ok(response) };
+    // A tunnel goes on: it has no body that a file could replace.
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(response);
+    }
     let headers = response.headers();
     if !headers.contains_key(X_ACCEL_REDIRECT) && !headers.contains_key(X_SENDFILE) {
         return Ok(response);
