@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the packages for the tests of this folder, on Debian 12, as root. Does nothing if all are installed.
+# Installs the packages for the tests of this folder, on Debian 12 or 13, as root. Does nothing if all are installed.
 # Starts no service.
 set -eu
 
@@ -12,12 +12,19 @@ PACKAGES="
     phpmyadmin
     mediawiki
     php-slim
-    php-laravel-framework php-symfony-polyfill-php80
+    php-laravel-framework
     php-symfony-framework-bundle php-symfony-yaml php-symfony-runtime
     php-nyholm-psr7
-    php-amphp-amp
     python3-pytest python3-pytest-timeout python3-pytest-xdist
 "
+
+# Debian 13 has neither.
+. /etc/os-release
+php=8.4
+if [ "$VERSION_ID" = 12 ]; then
+    php=8.2
+    PACKAGES="$PACKAGES php-symfony-polyfill-php80 php-amphp-amp"
+fi
 
 look_for_missing() {
     missing=
@@ -72,7 +79,7 @@ ANSWERS
 
 # The trailing "-" means: do not install. It would remove a package, too; the tests of the lab need two of these.
 unwanted=
-for package in apache2 apache2-bin libapache2-mod-php libapache2-mod-php8.2; do
+for package in apache2 apache2-bin libapache2-mod-php libapache2-mod-php$php; do
     status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$status" = installed ] || unwanted="$unwanted $package-"
 done

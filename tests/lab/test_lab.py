@@ -12,7 +12,7 @@ import pytest
 
 from support.command_line import error_of, howdah
 from support.labs import processes_in, run_lab
-from support.server import EXECUTABLE
+from support.server import DISTRIBUTION_PHP, EXECUTABLE
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("place")
@@ -29,7 +29,7 @@ def lab(folder):
     def write(**changes) -> Path:
         content = {
             "title": "A test",
-            "application": {"root": str(folder.root), "front_controller": "index.php", "php": "8.2"},
+            "application": {"root": str(folder.root), "front_controller": "index.php", "php": DISTRIBUTION_PHP},
             "workers": 2,
             "stacks": ["howdah", "nginx-fpm", "php-s"],
             "loads": [SHORT],
@@ -92,7 +92,7 @@ def test_stacks_that_cannot_be_raced_are_results_with_reasons(lab, folder):
         stacks=[
             "php-s",
             "absent",
-            {"name": "other", "command": ["php8.2", "-S", "127.0.0.1:{{ port }}", "-t", str(other)]},
+            {"name": "other", "command": [f"php{DISTRIBUTION_PHP}", "-S", "127.0.0.1:{{ port }}", "-t", str(other)]},
             {"name": "dies", "command": dies},
             "howdah-worker",
         ],

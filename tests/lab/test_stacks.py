@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.labs import assert_all_answered, run_lab, shortened
+from support.server import DISTRIBUTION_PHP
 
 pytestmark = pytest.mark.usefixtures("place")
 
@@ -174,7 +175,7 @@ def test_how_roadrunner_is_called(examples, place, reboot):
     expected = f"""\
 version: "3"
 server:
-  command: ["/usr/bin/php8.2", "-c", "{folder}-php.ini", "{script}"]
+  command: ["/usr/bin/php{DISTRIBUTION_PHP}", "-c", "{folder}-php.ini", "{script}"]
 """
     assert call["config"].startswith(expected), call["config"]
     assert "\n  pool:\n    num_workers: 2\n" in call["config"]

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Callable
 
 from support.machine import free_port
+from support.server import DISTRIBUTION_PHP
 from support.waiting import wait_for
 
-FPM = "php-fpm8.2"
+FPM = f"php-fpm{DISTRIBUTION_PHP}"
 BEGIN, ABORT, END, PARAMS, STDIN, STDOUT, STDERR = range(1, 8)
 
 

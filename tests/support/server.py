@@ -34,6 +34,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 EXECUTABLE = Path(os.environ.get("HOWDAH", REPOSITORY / "target/release/howdah"))
 # The PHP version to test, such as 8.4. By default howdah uses the newest that it finds.
 PHP = os.environ.get("HOWDAH_TEST_PHP")
+# The PHP of the distribution, whose other servers some tests start: that of Debian 12, or that of scripts/php-in-chroot.
+DISTRIBUTION_PHP = PHP or "8.2"
 
 
 class Howdah:

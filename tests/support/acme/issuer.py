@@ -42,6 +42,7 @@ class Issuer:
         self._openssl(
             "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "ca.key", "-out",
             "ca.pem", "-subj", "/O=Fake ACME/CN=Issuer", "-days", "30", "-addext", "basicConstraints=critical,CA:TRUE",
+            "-addext", "keyUsage=critical,keyCertSign,cRLSign",
         )  # fmt: skip
         self.root = str(folder / "ca.pem")
         self.lock = threading.Lock()

@@ -22,9 +22,9 @@ class Authority:
     def __init__(self, folder: Path):
         self.folder = folder
         self.number = 0
-        authority = ("-addext", "basicConstraints=critical,CA:TRUE")
+        authority = ("-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
         self._request("root", "/C=DE/O=Howdah Tests/CN=Root", *authority, "-x509", "-days", "30")
-        self._signed("middle", "/O=Howdah Tests/CN=Middle", "root", "basicConstraints=critical,CA:TRUE")
+        self._signed("middle", "/O=Howdah Tests/CN=Middle", "root", "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign")
         self.root = str(folder / "root.pem")
 
     def bundle(self, *names: str, key=EC, days: int = 30) -> str:
