@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import json
 import os
 import random
 import socket
@@ -90,7 +91,32 @@ def send(port: int, request: bytes) -> bytes:
     return b""
 
 
-@pytest.mark.parametrize("target", [None, b"/proxy", b"/random.php"])
+# A program of an HTTP application: answers each connection with the next of the responses in a file.
+MANAGED = """import itertools, json, os, socket, sys
+responses = itertools.cycle(bytes.fromhex(text) for text in json.load(open(sys.argv[1])))
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(os.environ["HOWDAH_SOCKET"])
+listener.listen(100)
+while True:
+    client, _ = listener.accept()
+    try:
+        if client.recv(65536):
+            client.sendall(next(responses))
+    except OSError:
+        pass
+    client.close()
+"""
+
+
+def managed(folder, seed: int) -> dict:
+    """An HTTP application that answers with random bytes."""
+    draw = random.Random(seed)
+    folder.write("responses.json", json.dumps([random_response(draw).hex() for _ in range(50)]))
+    command = ["/usr/bin/python3", str(folder.write("managed.py", MANAGED)), str(folder.root / "responses.json")]
+    return {"type": "http", "command": command}
+
+
+@pytest.mark.parametrize("target", [None, b"/proxy", b"/managed", b"/random.php"])
 def test_random_bytes_meet_no_bug_and_write_few_lines(application, folder, run, target):
     seed = int(os.environ.get("HOWDAH_TEST_SEED", "1"))
     draw = random.Random(seed)
@@ -101,6 +127,7 @@ def test_random_bytes_meet_no_bug_and_write_few_lines(application, folder, run, 
     with Upstream(random_answers(random.Random(seed))) as upstream:
         routes = [
             {"match": {"uri": "/proxy"}, "action": {"proxy": upstream.url}},
+            {"match": {"uri": "/managed"}, "action": {"pass": "applications/managed"}},
             {"match": {"uri": "*.php*"}, "action": {"pass": "applications/app"}},
             {"action": {"share": f"{folder.root}$uri", "fallback": {"pass": "applications/app"}}},
         ]
@@ -108,7 +135,7 @@ def test_random_bytes_meet_no_bug_and_write_few_lines(application, folder, run, 
         settings = {"http": {"compression": {"compressors": [{"encoding": "gzip", "min_length": 1}]}}}
         config = {
             "listeners": {"127.0.0.1:{port}": {"pass": "routes", "forwarded": forwarded}},
-            "applications": {"app": {**application, "send_file": {"/": str(folder.root)}}},
+            "applications": {"app": {**application, "send_file": {"/": str(folder.root)}}, "managed": managed(folder, seed)},
             "routes": routes,
             "access_log": {"path": str(folder.scratch / "access.log"), "format": "$remote_addr $request_line $status $header_x_a $arg_c $cookie_a"},
             "settings": settings,

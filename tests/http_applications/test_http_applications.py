@@ -217,7 +217,8 @@ def test_an_idempotent_request_is_sent_to_another_process(run, folder):
     wait_for(lambda: len(pids(server)) == 2 and not set(pids(server)) & set(before), "two new processes")
 
 
-def test_deaths_cost_no_other_request(run, folder):
+@pytest.mark.parametrize("death", [signal.SIGTERM, signal.SIGKILL])
+def test_deaths_cost_no_other_request(run, folder, death):
     server = run(configuration(http_application(folder, processes=2)))
 
     def check(client, _):
@@ -227,7 +228,7 @@ def test_deaths_cost_no_other_request(run, folder):
     with Load(server, check, clients=2) as load:
         for _ in range(3):
             victims = wait_for(lambda: len(pids(server)) == 2 and pids(server), "two processes")
-            os.kill(victims[0], signal.SIGTERM)
+            os.kill(victims[0], death)
             wait_until_gone(victims[0])
     # A request that the process had is sent to the other process.
     load.assert_flawless()

@@ -414,6 +414,27 @@ def test_deaths_of_idle_workers_cost_no_request(workers):
         load.assert_flawless()
 
 
+def test_killed_workers_cost_only_their_own_requests(workers):
+    server = workers(processes=2)
+    failed, kills = [], 0
+
+    def check(client, number):
+        response = client.get(f"/context?number={number}")
+        if response.status == 502:
+            failed.append(number)
+            return False
+        return response.status != 200 or response.json()["context"]["rawQuery"] != f"number={number}"
+
+    with Load(server, check, clients=4) as load:
+        for _ in range(5):
+            victim = wait_for(lambda: len(pids(server)) == 2 and pids(server)[0], "two workers")
+            os.kill(victim, signal.SIGKILL)
+            wait_until_gone(victim)
+            kills += 1
+    load.assert_flawless()
+    assert len(failed) <= kills, (failed, kills)
+
+
 def test_a_router_that_is_killed_gets_new_workers(workers, folder):
     server = workers(processes=2)
     before = pids(server)
