@@ -53,8 +53,11 @@ class Authority:
     def _signed(self, file, subject, issuer, extension, key=EC, days=30):
         self._request(file, subject, key=key)
         (self.folder / f"{file}.ext").write_text(extension)
+        # Later versions accept no number of days below zero, and earlier ones no dates.
+        past = ("-not_before", "20200101000000Z", "-not_after", "20200102000000Z")
+        validity = past if days < 0 and ssl.OPENSSL_VERSION_INFO >= (3, 4) else ("-days", days)
         openssl(
-            "x509", "-req", "-in", f"{file}.pem", "-CA", f"{issuer}.pem", "-CAkey", f"{issuer}.key", "-days", days,
+            "x509", "-req", "-in", f"{file}.pem", "-CA", f"{issuer}.pem", "-CAkey", f"{issuer}.key", *validity,
             "-extfile", f"{file}.ext", "-out", f"{file}.pem", "-CAcreateserial", cwd=self.folder,
         )  # fmt: skip
 
