@@ -65,6 +65,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// An answer has some bytes.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
+/// The head of an answer over gRPC has some headers; so have its trailers.
+const MAX_HEAD_BYTES: u32 = 16 * 1024;
 /// The longest reason of a collector in a log line.
 const MAX_REASON_CHARS: usize = 200;
 const AGENT: &str = concat!("OTel-OTLP-Exporter-howdah/", env!("CARGO_PKG_VERSION"));
@@ -166,12 +168,20 @@ impl Collector {
                 Ok(Connection { sender: Sender::Http1(sender), task })
             }
             TelemetryProtocol::Grpc => {
-                let (sender, connection) = h2::client::handshake(stream).await.map_err(|error| problem(&error))?;
+                let shaken = http2().handshake(stream).await;
+                let (sender, connection) = shaken.map_err(|error| problem(&error))?;
                 let task = tokio::spawn(async move { drop(connection.await) });
                 Ok(Connection { sender: Sender::Http2(sender), task })
             }
         }
     }
+}
+
+/// A collector must not fill our memory with answers that were not asked for, and with large heads.
+fn http2() -> h2::client::Builder {
+    let mut builder = h2::client::Builder::new();
+    builder.enable_push(false).max_header_list_size(MAX_HEAD_BYTES);
+    builder
 }
 
 // === impl Connection ===

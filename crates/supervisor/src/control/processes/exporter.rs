@@ -227,8 +227,8 @@ impl ExporterHandle {
             }
             Some(FromExporter::Exported { sent, dropped }) => {
                 process.has_served = true;
-                self.tally.sent += sent;
-                self.tally.dropped += dropped;
+                self.tally.sent = self.tally.sent.saturating_add(sent);
+                self.tally.dropped = self.tally.dropped.saturating_add(dropped);
             }
             // It has finished.
             None if process.kill_at.is_some() => {}
