@@ -94,13 +94,21 @@ def test_wrong_variables_are_400(listen, connect, name):
     server.wait_for_log_line("a request that is not valid: answered 400")
 
 
-@pytest.mark.parametrize("kind", ["bytes", "headers", "others"])
+@pytest.mark.parametrize("kind", ["bytes", "one value", "headers", "others", "repeated"])
 def test_too_many_variables_are_431(listen, connect, kind):
     server = listen()
     web = connect(server)
     params = web.params("/a.php")
     if kind == "bytes":
-        params["X"] = "x" * 300_000
+        params |= {f"X{number}": "x" * 60_000 for number in range(5)}
+    elif kind == "one value":
+        params["X"] = "x" * 70_000
+    elif kind == "repeated":
+        # Each is a search among all others: 60,000 of them took the event loop for 80 ms.
+        names = b"".join(pair(f"X{number}", "") for number in range(200)) * 200
+        web.send(begin() + variables(params)[:-8] + record(PARAMS, names[:60_000]) + record(PARAMS) + body(b""))
+        assert web.response().status == 431
+        return
     else:
         params |= {f"{'HTTP_' if kind == 'headers' else ''}X{number}": "" for number in range(300)}
     web.send(begin() + variables(params) + body(b""))

@@ -12,6 +12,7 @@ from typing import Iterator
 
 import pytest
 
+from support import fastcgi
 from support.machine import free_port
 from support.waiting import PATIENCE, wait_for
 
@@ -51,13 +52,14 @@ def kernel_that_refuses():
             pytest.skip("this kernel has no SO_PASSRIGHTS")
 
 
-@pytest.mark.parametrize("kind", ["path", "abstract"])
+@pytest.mark.parametrize("kind", ["path", "abstract", "fastcgi"])
 def test_a_client_of_a_unix_listener_cannot_attach_descriptors(application, run, socket_path, kind):
-    name = str(socket_path) if kind == "path" else f"@howdah-test-{free_port()}"
-    listeners = {name_: {"pass": "applications/app"} for name_ in ("127.0.0.1:{port}", f"unix:{name}")}
+    name = f"@howdah-test-{free_port()}" if kind == "abstract" else str(socket_path)
+    protocol = {"protocol": "fastcgi"} if kind == "fastcgi" else {}
+    listeners = {"127.0.0.1:{port}": {"pass": "applications/app"}, f"unix:{name}": {"pass": "applications/app", **protocol}}
     server = run({"applications": {"app": application}, "listeners": listeners})
-    address = name if kind == "path" else "\0" + name[1:]
-    for begin in (b"", b"GET / HTTP/1.1\r\n"):
+    address = "\0" + name[1:] if kind == "abstract" else name
+    for begin in (b"", fastcgi.begin() if protocol else b"GET / HTTP/1.1\r\n"):
         with lingering() as sock, socket.socket(socket.AF_UNIX) as client:
             client.connect(address)
             if begin:

@@ -6,13 +6,13 @@
 //! Headers about the connection between the client and its web server are dropped: the body's length and its end are
 //! those of FastCGI.
 
-use crate::connection::limits::MAX_HEADERS;
+use crate::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
 use crate::connection::refusal::HeadRefusal;
 use crate::net::front::Front;
 use crate::net::peer::Peer;
 use bytes::Bytes;
 use howdah_fastcgi::name_value;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Uri, Version};
 use std::cell::Cell;
@@ -33,6 +33,12 @@ pub struct RequestHead {
 pub const MAX_VARIABLES_BYTES: usize = 256 * 1024;
 /// The most variables that are not headers.
 const MAX_OTHERS: usize = 256;
+/// The most variables, repeated ones included: each costs a search among the others.
+const MAX_VARIABLES: usize = MAX_HEADERS + MAX_OTHERS;
+/// The most bytes of a variable: a part of it is never longer than the head that a client may send.
+const MAX_VALUE_BYTES: usize = MAX_HEAD_BYTES;
+/// The longest name of a Unix socket, with `unix:` before it. Logs and limits keep addresses.
+const SOCKET_BYTES: usize = 128;
 /// The most digits of a length.
 const LENGTH_DIGITS: usize = 18;
 
@@ -43,8 +49,11 @@ const LENGTH_DIGITS: usize = 18;
 pub fn read(list: Vec<u8>, connection: &Peer) -> Result<RequestHead, HeadRefusal> {
     let list = Bytes::from(list);
     let (mut headers, mut front) = (HeaderMap::new(), Front::default());
-    for pair in name_value::pairs(&list) {
+    for (number, pair) in name_value::pairs(&list).enumerate() {
         let (name, value) = pair.ok_or(HeadRefusal::Bad("the list of variables breaks off"))?;
+        if number >= MAX_VARIABLES || value.len() > MAX_VALUE_BYTES {
+            return Err(HeadRefusal::HeadTooLarge);
+        }
         let value = list.slice_ref(value);
         match name.strip_prefix(b"HTTP_") {
             Some(name) => add_header(&mut headers, name, value)?,
@@ -92,12 +101,14 @@ pub fn refused(connection: &Peer) -> RequestHead {
 
 /// Adds a header of the client, by the name that follows `HTTP_`.
 fn add_header(headers: &mut HeaderMap, name: &[u8], value: Bytes) -> Result<(), HeadRefusal> {
-    // CONTENT_LENGTH and CONTENT_TYPE are what counts. The others are about the client's connection.
-    if matches!(name, b"CONTENT_LENGTH" | b"CONTENT_TYPE" | b"TRANSFER_ENCODING" | b"UPGRADE" | b"HTTP2_SETTINGS") {
-        return Ok(());
-    }
     let name: Vec<u8> = name.iter().map(|byte| if *byte == b'_' { b'-' } else { *byte }).collect();
     let name = HeaderName::from_bytes(&name).map_err(|_| HeadRefusal::Bad("the name of an HTTP_ variable"))?;
+    // CONTENT_LENGTH and CONTENT_TYPE are what counts. The others are about the client's connection. Not all web servers write
+    // the name in upper case, or replace its hyphens.
+    let is_ours = [CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING, UPGRADE].contains(&name);
+    if is_ours || name == "http2-settings" {
+        return Ok(());
+    }
     headers.append(name, value_of(value, "an HTTP_ variable")?);
     Ok(())
 }
@@ -151,7 +162,8 @@ fn encoded(text: &[u8], kept: &[u8]) -> String {
         if byte.is_ascii_alphanumeric() || b"/-._~!$'()*+,;:@".contains(byte) || kept.contains(byte) {
             encoded.push(char::from(*byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            let digit = |value: u8| char::from(b"0123456789ABCDEF"[usize::from(value)]);
+            encoded.extend(['%', digit(byte >> 4), digit(byte & 15)]);
         }
     }
     encoded
@@ -198,7 +210,9 @@ fn address_of(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?;
     match text.parse::<IpAddr>() {
         Ok(address) => Some(address.to_canonical().to_string()),
-        Err(_) if text.starts_with("unix:") && !text.contains(char::is_control) => Some(text.to_owned()),
+        Err(_) if text.starts_with("unix:") && text.len() <= SOCKET_BYTES && !text.contains(char::is_control) => {
+            Some(text.to_owned())
+        }
         Err(_) => None,
     }
 }
@@ -244,6 +258,8 @@ mod tests {
                 ("HTTP_CONTENT_LENGTH", "8"),
                 ("HTTP_CONTENT_TYPE", "text/html"),
                 ("HTTP_TRANSFER_ENCODING", "chunked"),
+                ("HTTP_Transfer-Encoding", "chunked"),
+                ("HTTP_content_length", "9"),
                 ("HTTP_X_Two", "2"),
                 ("REMOTE_ADDR", "192.0.2.1"),
                 ("REMOTE_PORT", "5000"),
@@ -302,6 +318,7 @@ mod tests {
 
     #[test]
     fn wrong_variables_are_named() {
+        let long_socket = format!("unix:/{}", "x".repeat(SOCKET_BYTES));
         let with = |name, value| [&GET[..], &[(name, value)]].concat();
         let cases = [
             (vec![("REQUEST_URI", "/")], "REQUEST_METHOD"),
@@ -314,6 +331,7 @@ mod tests {
             (with("CONTENT_LENGTH", "99999999999999999999"), "CONTENT_LENGTH"),
             (with("REMOTE_ADDR", "evil\n"), "REMOTE_ADDR"),
             (with("REMOTE_ADDR", "unix:\n"), "REMOTE_ADDR"),
+            (with("REMOTE_ADDR", &long_socket), "REMOTE_ADDR"),
             (with("SERVER_ADDR", "x"), "SERVER_ADDR"),
             (with("HTTP_X Y", "1"), "the name of an HTTP_ variable"),
             (with("HTTP_", "1"), "the name of an HTTP_ variable"),
@@ -338,5 +356,14 @@ mod tests {
             let variables: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
             assert_eq!(head(&[&GET[..], &variables].concat()).err(), Some(HeadRefusal::HeadTooLarge));
         }
+    }
+
+    #[test]
+    fn repeated_variables_and_long_ones_are_refused() {
+        let repeated = [("X", ""); MAX_VARIABLES];
+        assert_eq!(head(&[&GET[..], &repeated].concat()).err(), Some(HeadRefusal::HeadTooLarge));
+        let long = "x".repeat(MAX_VALUE_BYTES + 1);
+        assert_eq!(head(&[&GET[..], &[("X", &long)]].concat()).err(), Some(HeadRefusal::HeadTooLarge));
+        assert!(head(&[&GET[..], &[("X", &long[1..])]].concat()).is_ok());
     }
 }
