@@ -4,6 +4,10 @@
 //! some kilobytes would take megabytes. Each connection may take [`OF_CONNECTION`]; what it takes beyond that, up to
 //! [`MOST_OF_REQUEST`] for each request that it may have, is a part of [`SHARED`], which all connections of the process have together. A request beyond these
 //! limits is refused (REFUSED_STREAM): its client may send it again. A single request is never refused.
+//!
+//! A connection takes no more than an eighth of what is free in `SHARED` (a dynamic threshold, as in the buffers of network switches). The
+//! less is free, the less may each connection have, and those that have most already get nothing more: some that are
+//! greedy leave room for others, however many they are.
 
 use crate::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
 use http::HeaderMap;
@@ -35,6 +39,8 @@ pub const OF_CONNECTION: usize = 128 * 1024;
 const MOST_OF_REQUEST: usize = 32 * 1024;
 /// The most that all connections together take beyond [`OF_CONNECTION`]: about 13,000 usual requests at the same time.
 const SHARED: usize = 256 * 1024 * 1024;
+/// A connection takes this part of the free memory, at most.
+const PART_OF_FREE: usize = 8;
 /// The task of a request, with the state of its stream.
 const STREAM_BYTES: usize = 16 * 1024;
 /// A header beside its name and its value.
@@ -67,6 +73,10 @@ impl HeadMemory {
             return None;
         }
         let more = beyond(after) - beyond(before);
+        let free = SHARED.saturating_sub(self.shared.load(Ordering::Relaxed));
+        if more > 0 && before > 0 && beyond(after) > free / PART_OF_FREE {
+            return None;
+        }
         if more > 0 && self.shared.fetch_add(more, Ordering::Relaxed) + more > SHARED && before > 0 {
             self.shared.fetch_sub(more, Ordering::Relaxed);
             return None;
@@ -124,13 +134,17 @@ mod tests {
     fn others_have_their_part_when_the_memory_of_all_is_taken() {
         static USED: AtomicUsize = AtomicUsize::new(0);
         let (small, large) = (head(1000), head(60_000));
-        let hostile: Vec<_> = (0..100).map(|_| HeadMemory::sharing(&USED, 128)).collect();
-        let held: Vec<_> = hostile.iter().flat_map(|one| (0..100).map_while(|_| one.hold(&large))).collect();
-        assert!(USED.load(Ordering::Relaxed) <= SHARED && held.len() < 4000, "{}", held.len());
-        let other = HeadMemory::sharing(&USED, 128);
-        let others: Vec<_> = (0..100).map_while(|_| other.hold(&small)).collect();
-        assert!((7..20).contains(&others.len()), "{}", others.len());
-        drop((held, others));
+        for (greedy, least) in [(100, 100), (1000, 15)] {
+            let hostile: Vec<_> = (0..greedy).map(|_| HeadMemory::sharing(&USED, 128)).collect();
+            // In turns, so that each has as much as it can.
+            let turns = (0..100).flat_map(|_| &hostile);
+            let held: Vec<_> = turns.filter_map(|one| one.hold(&large)).collect();
+            assert!(USED.load(Ordering::Relaxed) <= SHARED && held.len() < 5000, "{}", held.len());
+            let other = HeadMemory::sharing(&USED, 128);
+            let others: Vec<_> = (0..100).map_while(|_| other.hold(&small)).collect();
+            assert!(others.len() >= least, "{}", others.len());
+            drop((held, others));
+        }
         assert_eq!(USED.load(Ordering::Relaxed), 0);
     }
 }

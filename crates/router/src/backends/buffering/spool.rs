@@ -6,8 +6,11 @@
 //!
 //! All spools together have a limit of memory, too: many clients that read nothing of large responses must not take all
 //! memory. Beyond it, spools go to their files as soon as they are not small. Bytes that were taken count until they are dropped.
+//! A spool has no more than an eighth of what is free, so that it is the large ones that go to their files when there is little: many slow
+//! clients leave memory for the responses of others.
 //!
-//! Writes go to the page cache. When the disk is full, the push fails, and so does the response.
+//! Writes go to the page cache. When the disk is full, a spool that is small enough keeps its bytes in memory, and has no more
+//! room until its client has taken them; in a larger one, the push fails, and so does the response.
 
 use bytes::Bytes;
 use rustix::fs::{FallocateFlags, fallocate};
@@ -26,6 +29,8 @@ pub struct Spool {
     limits: SpoolLimits,
     file: Option<Overflow>,
     folder: Option<PathBuf>,
+    /// Whether no file could be made or written. Then the writer waits for the reader.
+    has_no_disk: bool,
 }
 
 /// The limits of a spool, in bytes.
@@ -66,6 +71,8 @@ struct Overflow {
 static MEMORY_OF_ALL: AtomicUsize = AtomicUsize::new(0);
 /// The most memory of all spools, in bytes: 512 large responses whose clients are slow.
 const MOST_OF_ALL: usize = 256 * 1024 * 1024;
+/// A spool takes this part of the free memory, at most.
+const PART_OF_FREE: usize = 8;
 /// A smaller spool is not counted, and always in memory.
 const SMALL: usize = 16 * 1024;
 /// The limit for one [`Spool::take`] from the file, in bytes.
@@ -83,7 +90,7 @@ impl Spool {
 
     fn sharing(all: &'static AtomicUsize, limits: SpoolLimits, folder: Option<&Path>) -> Spool {
         let counted = Counted { bytes: 0, all };
-        Spool { memory: Vec::new(), counted, limits, file: None, folder: folder.map(Path::to_owned) }
+        Spool { memory: Vec::new(), counted, limits, file: None, folder: folder.map(Path::to_owned), has_no_disk: false }
     }
 
     /// How many bytes are in the spool.
@@ -98,6 +105,9 @@ impl Spool {
 
     /// Whether more bytes should be pushed. A push beyond the limit works: the caller waits if it can.
     pub fn has_room(&self) -> bool {
+        if self.has_no_disk && !self.memory.is_empty() {
+            return false;
+        }
         let on_disk = self.file.as_ref().map_or(0, |overflow| overflow.written - overflow.freed);
         self.memory.len() as u64 + on_disk < self.limits.total
     }
@@ -117,14 +127,20 @@ impl Spool {
     /// # Errors
     /// When they do not fit into memory, and the file cannot be created or written.
     pub fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.file.is_none()
-            && self.memory.len() + bytes.len() <= self.limits.memory
-            && self.may_be_large(bytes.len())
-        {
-            self.memory.extend_from_slice(bytes);
-            self.count();
-            return Ok(());
+        let fits = self.file.is_none() && self.memory.len() + bytes.len() <= self.limits.memory;
+        if !(fits && self.may_be_large(bytes.len())) {
+            match self.write(bytes) {
+                // The memory of all is taken, and the disk is full: that must not cost every response.
+                Err(_) if fits => (self.file, self.has_no_disk) = (None, true),
+                written => return written,
+            }
         }
+        self.memory.extend_from_slice(bytes);
+        self.count();
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let overflow = match &mut self.file {
             Some(overflow) => overflow,
             None => self.file.insert(Overflow::new(self.folder.as_deref())?),
@@ -160,7 +176,8 @@ impl Spool {
 
     /// Whether this number of bytes more may be in memory.
     fn may_be_large(&self, more: usize) -> bool {
-        self.memory.len() + more < SMALL || self.counted.all.load(Ordering::Relaxed) < MOST_OF_ALL
+        let bytes = self.memory.len() + more;
+        bytes < SMALL || bytes <= MOST_OF_ALL.saturating_sub(self.counted.all.load(Ordering::Relaxed)) / PART_OF_FREE
     }
 
     fn count(&mut self) {
@@ -307,7 +324,8 @@ mod tests {
         const MEMORY: usize = 512 * 1024;
         let spool = || Spool::sharing(&ALL, SpoolLimits { memory: MEMORY, total: 1 << 30 }, None);
         let large = vec![b'x'; MEMORY];
-        let others = MOST_OF_ALL - 4 * MEMORY;
+        // The last one has just enough.
+        let others = MOST_OF_ALL - (PART_OF_FREE + 3) * MEMORY;
         ALL.store(others, Ordering::Relaxed);
         let mut full: Vec<_> = (0..4).map(|_| spool()).collect();
         for (n, spool) in full.iter_mut().enumerate() {
@@ -317,6 +335,11 @@ mod tests {
             }
             assert!(spool.is_in_memory());
         }
+        let mut usual = spool();
+        usual.push(&large[..MEMORY / 2]).unwrap();
+        assert!(usual.is_in_memory(), "there is memory for others");
+        drop(usual);
+        ALL.fetch_add((PART_OF_FREE - 1) * MEMORY, Ordering::Relaxed);
         let mut one_more = spool();
         one_more.push(&large[..SMALL - 1]).unwrap();
         assert!(one_more.is_in_memory(), "small ones are");
@@ -325,10 +348,26 @@ mod tests {
         let taken: Vec<_> = full.iter_mut().map(|spool| spool.take().unwrap()).collect();
         assert_eq!(ALL.load(Ordering::Relaxed), MOST_OF_ALL, "until their client has them");
         drop(taken);
+        ALL.fetch_sub((PART_OF_FREE - 1) * MEMORY, Ordering::Relaxed);
         assert_eq!(ALL.load(Ordering::Relaxed), others);
         while one_more.len() > 0 {
             one_more.take().unwrap();
         }
         assert_eq!(ALL.load(Ordering::Relaxed), others);
+    }
+
+    #[test]
+    fn without_memory_of_all_and_without_a_disk_the_writer_waits_for_the_reader() {
+        static ALL: AtomicUsize = AtomicUsize::new(MOST_OF_ALL);
+        let limits = SpoolLimits { memory: 512 * 1024, total: 1 << 30 };
+        let mut spool = Spool::sharing(&ALL, limits, Some(Path::new("/nowhere")));
+        let block = vec![7; 64 * 1024];
+        for _ in 0..3 {
+            assert!(spool.has_room());
+            spool.push(&block).unwrap();
+            assert!(spool.is_in_memory() && !spool.has_room());
+            assert_eq!(spool.take().unwrap(), &block);
+        }
+        spool.push(&vec![7; limits.memory + 1]).unwrap_err();
     }
 }
