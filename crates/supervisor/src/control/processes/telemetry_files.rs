@@ -1,10 +1,9 @@
 //! The files of `settings/telemetry`. The supervisor reads them, so that only its own user needs to be able to.
 
+use crate::os::files::trusted_path;
 use howdah_config::Telemetry;
-use rustix::fs::OFlags;
-use std::fs::OpenOptions;
+use rustix::fs::{Mode, OFlags};
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The content of the files.
@@ -52,9 +51,9 @@ impl TelemetryFiles {
 fn read(option: &str, path: &Path) -> Result<String, String> {
     let problem =
         |problem: &dyn std::fmt::Display| format!("settings/telemetry/{option}: cannot read {path:?}: {problem}");
-    // A pipe must not stop the supervisor.
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| problem(&error))?;
+    // A pipe must not stop the supervisor, and a link of an application's user must not send a file of root's to a collector.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = trusted_path::open(path, flags, Mode::empty()).map_err(|error| problem(&error))?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Err(problem(&"it is not a file"));
     }
@@ -121,5 +120,21 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(parse_headers(text), Err(expected.to_owned()), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_link_of_an_applications_user_is_not_followed() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (secret, link) = (folder.path().join("shadow"), folder.path().join("headers"));
+        std::fs::write(&secret, "root:hash\n").unwrap();
+        std::os::unix::fs::symlink(&secret, &link).unwrap();
+        assert_eq!(read("headers_file", &link), Ok("root:hash\n".to_owned()), "a link of root's is followed");
+        std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+        let problem = read("headers_file", &link).unwrap_err();
+        assert!(problem.starts_with("settings/telemetry/headers_file: cannot read"), "{problem}");
+        assert!(problem.contains("symbolic link of user id 65534"), "{problem}");
     }
 }

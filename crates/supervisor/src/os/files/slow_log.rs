@@ -7,11 +7,12 @@ use super::logs::append_to;
 use super::trusted_path;
 use crate::os::system_error::error_text;
 use howdah_protocol::messages::prototype::SlowRequests;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,6 +34,8 @@ const FOLDER_MODE: u32 = 0o700;
 const ACCESS: u32 = 0o777;
 /// A longer file is renamed to `.1`. Workers stop writing at four times this length.
 const ROTATE_BYTES: u64 = 16 << 20;
+/// The end of the name of the former file.
+const ROTATED: &str = ".1";
 /// The most that a rotation copies of the file's end.
 const MAX_COPIED_BYTES: u64 = 4 * ROTATE_BYTES;
 /// How much of the end the API returns.
@@ -91,9 +94,9 @@ impl SlowLogFile {
 
     /// Workers keep the file open and append to it, so its end is copied, and then it is emptied. Lines that are
     /// written between these two steps are lost. Code of the application may have written more than workers do. Other
-    /// users may be able to write to the folder, or own the file: no link is followed, only the file that is written is
-    /// emptied, and a copy, which belongs to us, is no program that runs as its owner. The former `.1` is replaced only
-    /// by a complete file.
+    /// users may be able to write to the folder, or own the file: no link is followed, all is done in one folder, only the
+    /// file that is written is emptied, and a copy, which belongs to us, is no program that runs as its owner. The former
+    /// `.1` is replaced only by a complete file.
     fn rotate(&self) -> io::Result<()> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let Some(written) = &self.file else { return Ok(()) };
@@ -102,35 +105,35 @@ impl SlowLogFile {
         }
         // Two applications may have the same log.
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let no_link = OFlags::NOFOLLOW.bits() as i32 | OFlags::NONBLOCK.bits() as i32;
-        let mut file = OpenOptions::new().read(true).write(true).custom_flags(no_link).open(&self.path)?;
+        let (folder, name) = trusted_path::folder(&self.path)?;
+        let open = |name: &OsStr, flags: OFlags, mode: u32| {
+            let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            openat(&folder, name, flags, Mode::from_raw_mode(mode)).map(File::from)
+        };
+        let mut file = open(&name, OFlags::RDWR, 0)?;
         let metadata = file.metadata()?;
         let is_written = (metadata.dev(), metadata.ino()) == written.metadata().map(|it| (it.dev(), it.ino()))?;
         if !is_written || metadata.len() <= ROTATE_BYTES {
             return Ok(());
         }
-        let mut temporary = self.rotated_path().into_os_string();
-        temporary.push(".new");
-        let _ = std::fs::remove_file(&temporary);
+        let (rotated, temporary) = (with_suffix(&name, ROTATED), with_suffix(&name, ".1.new"));
+        let remove_temporary = || unlinkat(&folder, &temporary, AtFlags::empty());
+        let _ = remove_temporary();
         file.seek(SeekFrom::Start(metadata.len().saturating_sub(MAX_COPIED_BYTES)))?;
-        let copied = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(metadata.permissions().mode() & ACCESS)
-            .open(&temporary)
+        let mode = metadata.permissions().mode() & ACCESS;
+        let copied = open(&temporary, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode)
+            .map_err(io::Error::from)
             .and_then(|mut copy| io::copy(&mut (&file).take(MAX_COPIED_BYTES), &mut copy))
-            .and_then(|_| std::fs::rename(&temporary, self.rotated_path()));
+            .and_then(|_| Ok(renameat(&folder, &temporary, &folder, &rotated)?));
         if copied.is_err() {
-            let _ = std::fs::remove_file(&temporary);
+            let _ = remove_temporary();
         }
         copied?;
         file.set_len(0)
     }
 
     fn rotated_path(&self) -> PathBuf {
-        let mut path = self.path.clone().into_os_string();
-        path.push(".1");
-        path.into()
+        with_suffix(self.path.as_os_str(), ROTATED).into()
     }
 
     /// The last complete lines, after those of the rotated file if there is room for these.
@@ -153,6 +156,12 @@ impl SlowLogFile {
         };
         format!("{:?} cannot be {what}: {}; {advice}", self.path, error_text(error))
     }
+}
+
+fn with_suffix(name: &OsStr, suffix: &str) -> OsString {
+    let mut name = name.to_owned();
+    name.push(suffix);
+    name
 }
 
 fn tail(path: &Path, most: u64) -> io::Result<Vec<u8>> {
@@ -267,5 +276,26 @@ mod tests {
         log.rotate().unwrap();
         assert_eq!(std::fs::metadata(&victim).unwrap().len(), ROTATE_BYTES + 1);
         assert!(!log.rotated_path().exists());
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_folder_makes_no_file_elsewhere() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (logs, secret) = (folder.path().join("logs"), folder.path().join("secret"));
+        [&logs, &secret].map(|folder| std::fs::create_dir(folder).unwrap());
+        let mut log = log(logs.join("log"));
+        log.open().unwrap();
+        log.file().unwrap().set_len(ROTATE_BYTES + 1).unwrap();
+        // As if the user was faster than the rotation: it has looked at the file, and makes its copy now.
+        std::fs::hard_link(logs.join("log"), secret.join("log")).unwrap();
+        std::fs::rename(&logs, folder.path().join("old")).unwrap();
+        std::os::unix::fs::symlink(&secret, &logs).unwrap();
+        std::os::unix::fs::lchown(&logs, Some(65534), None).unwrap();
+        log.rotate().unwrap_err();
+        assert_eq!(std::fs::read_dir(&secret).unwrap().count(), 1, "no copy is here");
+        assert_eq!(log.file().unwrap().metadata().unwrap().len(), ROTATE_BYTES + 1);
     }
 }

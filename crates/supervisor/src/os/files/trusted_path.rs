@@ -60,6 +60,16 @@ pub fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
     }
 }
 
+/// The folder of a file, whose links are followed as above, and the file's name in it. What is done there by this descriptor stays
+/// in this folder, whatever a user puts in the place of its path meanwhile.
+///
+/// # Errors
+/// The errors of open(2), and one for a link of another user.
+pub fn folder(path: &Path) -> io::Result<(OwnedFd, OsString)> {
+    let folder = Links { left: MAX_LINKS }.folder_of(CWD, path)?;
+    Ok((folder, name_of(path)?))
+}
+
 /// The links that may still be followed.
 struct Links {
     left: u32,
