@@ -158,9 +158,13 @@ def test_an_access_log_that_hangs_stops_no_requests(start, hanging: PausableFile
     assert server.get("/").text == "here"
     hanging.pause()
     assert_others_are_served(server)
+    # The supervisor opens it again.
+    server.process.send_signal(signal.SIGUSR1)
+    server.wait_for_log_line("cannot reopen the access log", "no answer from its file system")
+    assert_others_are_served(server)
     hanging.resume()
     log = hanging.source / "access.log"
-    wait_for(lambda: log.read_text().count('"GET / HTTP/1.1" 200') == 11, "the lines, once the file system answers")
+    wait_for(lambda: log.read_text().count('"GET / HTTP/1.1" 200') == 21, "the lines, once the file system answers")
 
 
 def test_a_user_file_that_hangs_stops_no_other_requests(start, hanging: PausableFileSystem):

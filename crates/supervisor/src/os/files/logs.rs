@@ -15,9 +15,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 const MODE: Mode = Mode::from_raw_mode(0o640);
+/// The longest that the supervisor waits for a file.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The files to which an application writes instead of our own standard output and error.
 #[derive(Clone, Debug, Default)]
@@ -74,7 +77,7 @@ impl AccessLogFile {
                 .as_fd()
                 .try_clone_to_owned()
                 .map_err(|error| format!("access_log: standard output cannot be used: {}", error_text(&error)))?,
-            LogDestination::Path(path) => append_to(path).map(OwnedFd::from).map_err(|error| {
+            LogDestination::Path(path) => append_soon(path).map(OwnedFd::from).map_err(|error| {
                 format!("access_log: {path:?} cannot be opened: {}; choose another file", explain(path, &error))
             })?,
         };
@@ -118,10 +121,23 @@ impl AccessLogFile {
 /// # Errors
 /// A sentence.
 pub fn write_errors_to(path: &Path) -> Result<(), String> {
-    let redirected = append_to(path).and_then(|file| Ok(rustix::stdio::dup2_stderr(file)?));
+    let redirected = append_soon(path).and_then(|file| Ok(rustix::stdio::dup2_stderr(file)?));
     redirected.map_err(|error| {
         format!("the log {path:?} cannot be opened: {}; choose another with --log", explain(path, &error))
     })
+}
+
+/// Opens a file for appending, on a thread: the supervisor waits no longer than [`OPEN_TIMEOUT`] for a file system that hangs.
+fn append_soon(path: &Path) -> io::Result<File> {
+    let (sender, opened) = mpsc::channel();
+    let owned = path.to_owned();
+    let open = move || {
+        // The supervisor may have given up.
+        let _ = sender.send(append_to(&owned));
+    };
+    std::thread::Builder::new().name("open log".to_owned()).spawn(open)?;
+    let late = |_| io::Error::other(format!("no answer from its file system in {} s", OPEN_TIMEOUT.as_secs()));
+    opened.recv_timeout(OPEN_TIMEOUT).map_err(late)?
 }
 
 /// Opens a file for appending. It never waits: not for the reader of a named pipe, and not for a modem.
