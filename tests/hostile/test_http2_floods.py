@@ -198,6 +198,23 @@ def test_heads_of_a_few_bytes_do_not_take_all_memory(server):
     assert server.stderr.count("take too much memory") == 1
 
 
+def test_heads_that_take_the_memory_of_all_leave_room_for_others(server):
+    """Each connection may have an eighth of what is free. Once, others had no more than nine requests at the same time."""
+    cookies = [("cookie", "y" * 3500)] * 17
+    with ExitStack() as stack:
+        greedy = [stack.enter_context(connect(server)) for _ in range(70)]
+        for connection in greedy:
+            connection.read_until(lambda: connection.settings)
+            head = connection.head("POST", "/read.php", headers=cookies)
+            connection.send(*(frame for _ in range(56) for frame in connection.request_frames(head, ends=False)))
+        for connection in greedy:
+            connection.read_until(lambda: any(stream.reset is not None for stream in connection.streams.values()))
+        with connect(server) as other:
+            streams = [other.begin("POST", "/read.php", ends=False) for _ in range(40)]
+            other.send(*(DataFrame(stream, data=b"x", flags=["END_STREAM"]) for stream in streams))
+            assert [other.response(stream).text for stream in streams] == ["1"] * 40
+
+
 # Heads of 4 KB that unpack to 3,900 headers, on a connection that has as many requests as it may.
 COSTLY_HEADS = """
 import sys
