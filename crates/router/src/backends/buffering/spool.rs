@@ -90,7 +90,14 @@ impl Spool {
 
     fn sharing(all: &'static AtomicUsize, limits: SpoolLimits, folder: Option<&Path>) -> Spool {
         let counted = Counted { bytes: 0, all };
-        Spool { memory: Vec::new(), counted, limits, file: None, folder: folder.map(Path::to_owned), has_no_disk: false }
+        Spool {
+            memory: Vec::new(),
+            counted,
+            limits,
+            file: None,
+            folder: folder.map(Path::to_owned),
+            has_no_disk: false,
+        }
     }
 
     /// How many bytes are in the spool.

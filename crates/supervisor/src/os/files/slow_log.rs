@@ -285,7 +285,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let (logs, secret) = (folder.path().join("logs"), folder.path().join("secret"));
-        [&logs, &secret].map(|folder| std::fs::create_dir(folder).unwrap());
+        [&logs, &secret].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
         let mut log = log(logs.join("log"));
         log.open().unwrap();
         log.file().unwrap().set_len(ROTATE_BYTES + 1).unwrap();

@@ -60,7 +60,7 @@ pub fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
     }
 }
 
-/// The folder of a file, whose links are followed as above, and the file's name in it. What is done there by this descriptor stays
+/// The folder of a file, whose links are followed as above, and the file's name in it. Work there by this descriptor stays
 /// in this folder, whatever a user puts in the place of its path meanwhile.
 ///
 /// # Errors
