@@ -480,10 +480,9 @@ def test_the_status_counts_connections_requests_and_processes(scripts, run):
         held = HeldRequest(server, scripts, "counted", busy)
         now = status()
         assert now["connections"] == {"accepted": 2, "active": 1, "idle": 1, "closed": 0}
-        assert now["applications"]["app"] == {
-            "processes": {"running": 2, "starting": 0, "idle": 1},
-            "requests": {"active": 1, "waiting": 0, "refused": 0},
-        }
+        counted = now["applications"]["app"]
+        assert counted.pop("generation")["release"][str(scripts.root)] == str(scripts.root)
+        assert counted == {"processes": {"running": 2, "starting": 0, "idle": 1}, "requests": {"active": 1, "waiting": 0, "refused": 0}}
         assert held.response().status == 200
         assert status()["requests"] == {"total": 4}
     wait_for(lambda: status()["connections"] == {"accepted": 2, "active": 0, "idle": 0, "closed": 2})

@@ -91,13 +91,23 @@ def test_php_settings_with_paths_belong_to_the_same_release(site):
         assert (page.header("X-Prepended"), page.json()["late"]) == ("2", "2")
 
 
+def generation(server) -> dict:
+    (application,) = server.api("GET", "/status").json()["applications"].values()
+    return application["generation"]
+
+
 def test_with_reload_never_a_swap_waits_for_a_restart(site):
     with Howdah.run(site.config(reload="never")) as server:
+        before = generation(server)
         site.swap("2")
         time.sleep(1.5)
-        assert version(server) == "1" and server.get("/").json()["late"] == "1"
+        assert version(server) == "1" and server.get("/").json()["late"] == "1" and generation(server) == before
         assert server.api("POST", "/control/applications/app/restart").status == 200
         assert version(server) == "2" and server.get("/").json()["late"] == "2"
+        after = generation(server)
+        assert after["number"] != before["number"]
+        assert before["release"][str(site.root)] == str(site.base / "releases/1/public")
+        assert after["release"][str(site.root)] == str(site.base / "releases/2/public")
 
 
 def test_serve_follows_a_swap(site):
@@ -106,6 +116,7 @@ def test_serve_follows_a_swap(site):
         site.swap("2")
         wait_for_version(server, "2")
         assert server.get("/").json()["index"] == "2"
+
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_a_server_is_down_after_as_many_failures_as_configured(run, pair):
     reason = server.api("GET", "/status").json()["upstreams"]["u"]["servers"][a.address]["reason"]
     assert reason.startswith("it closed the connection before its response")
     table = howdah("status", "--control", f"unix:{server.control}").stdout
-    assert f"u         {a.address}  down\n" in table and f"u: {a.address} is down: it closed" in table
+    assert f"u         {a.address}  down          0\n" in table and f"u: {a.address} is down: it closed" in table
 
 
 def test_a_server_that_answers_again_is_up(run, pair):

@@ -4,8 +4,8 @@
 //! error and exit code 1.
 
 use crate::commands::{
-    CertificateCommand, ConfigCommand, DashboardOptions, LabCommand, LeaksOptions, ProfileOptions, RestartOptions,
-    RunOptions, ServeOptions, SlowOptions, StatusOptions, TopOptions,
+    CertificateCommand, ConfigCommand, DashboardOptions, DrainOptions, LabCommand, LeaksOptions, ProfileOptions,
+    RestartOptions, RunOptions, ServeOptions, SlowOptions, StatusOptions, TopOptions,
 };
 use crate::php_versions;
 use crate::terminal::output;
@@ -48,6 +48,8 @@ enum Command {
     Dashboard(DashboardOptions),
     /// Restart an application without losing a request.
     Restart(RestartOptions),
+    /// Take a server of an upstream out of use without losing a request, and wait until it has none.
+    Drain(DrainOptions),
     /// Upload, delete and list certificates.
     Certificate(CertificateCommand),
     /// Race howdah and other servers on your own application, and compare them.
@@ -81,6 +83,7 @@ pub fn main() -> ExitCode {
         Some(Command::Leaks(options)) => options.run(),
         Some(Command::Dashboard(options)) => options.run(),
         Some(Command::Restart(options)) => options.run(),
+        Some(Command::Drain(options)) => options.run(),
         Some(Command::Certificate(command)) => command.run(),
         Some(Command::Lab(command)) => command.run(),
         None => Err("no command was given; see `howdah --help`".to_owned()),

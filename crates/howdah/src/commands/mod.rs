@@ -7,6 +7,7 @@
 mod certificate;
 mod config;
 mod dashboard;
+mod drain;
 mod lab;
 mod leaks;
 mod profile;
@@ -21,6 +22,7 @@ mod top;
 pub use certificate::CertificateCommand;
 pub use config::ConfigCommand;
 pub use dashboard::DashboardOptions;
+pub use drain::DrainOptions;
 pub use lab::LabCommand;
 pub use leaks::LeaksOptions;
 pub use profile::ProfileOptions;

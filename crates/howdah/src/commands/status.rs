@@ -167,14 +167,16 @@ fn describe_fastcgi(applications: &Map<String, Value>) -> String {
 }
 
 /// Each server, and why it gets no requests.
-fn describe_upstreams(upstreams: &Map<String, Value>) -> String {
-    let mut rows = vec![["upstream", "server", "state"].map(str::to_owned)];
+pub fn describe_upstreams(upstreams: &Map<String, Value>) -> String {
+    let mut rows = vec![["upstream", "server", "state", "requests"].map(str::to_owned)];
     let mut reasons = String::new();
     for (name, upstream) in upstreams {
         for (address, server) in upstream.get("servers").and_then(Value::as_object).into_iter().flatten() {
             let member = |name: &str| server.get(name).and_then(Value::as_str);
             let state = member("state").unwrap_or("-");
-            rows.push([plain(name), plain(address), plain(state)]);
+            let active =
+                server.get("active").and_then(Value::as_u64).map_or("-".to_owned(), |active| active.to_string());
+            rows.push([plain(name), plain(address), plain(state), active]);
             if let Some(reason) = member("reason") {
                 reasons.push_str(&format!("{}: {} is {state}: {}\n", plain(name), plain(address), plain(reason)));
             }
@@ -211,7 +213,7 @@ mod tests {
             "upstreams": {
                 "api": {
                     "servers": {
-                        "10.0.0.5:80": { "state": "up" },
+                        "10.0.0.5:80": { "state": "up", "active": 12 },
                         "api-2.internal:80": { "state": "unhealthy", "reason": "it answered 500" },
                     },
                 },
@@ -234,9 +236,9 @@ mod tests {
              a long name: 14 workers: 2 cores\n\
              old: answers 503: no such folder\n\
              \n\
-             upstream  server             state\n\
-             api       10.0.0.5:80        up\n\
-             api       api-2.internal:80  unhealthy\n\
+             upstream  server             state      requests\n\
+             api       10.0.0.5:80        up               12\n\
+             api       api-2.internal:80  unhealthy         -\n\
              \n\
              api: api-2.internal:80 is unhealthy: it answered 500\n\
              \n\

@@ -341,6 +341,8 @@ pub struct RouterLoad {
     pub requests_rejected: BTreeMap<u64, u64>,
     /// Servers of upstreams that get no requests, by upstream and address.
     pub upstream_troubles: BTreeMap<String, BTreeMap<String, ServerTrouble>>,
+    /// The requests of servers of upstreams: of all that drain, and of those that have some.
+    pub upstream_active: BTreeMap<String, BTreeMap<String, u64>>,
     /// The addresses of FastCGI applications, by generation and address.
     pub fastcgi_servers: BTreeMap<u64, BTreeMap<String, FastCgiServerLoad>>,
 }

@@ -417,7 +417,8 @@ impl RouterProcess {
     }
 
     fn load(&self) -> RouterLoad {
-        let mut report = RouterLoad { upstream_troubles: self.upstream_health.troubles(), ..RouterLoad::default() };
+        let (upstream_troubles, upstream_active) = (self.upstream_health.troubles(), self.upstream_health.active());
+        let mut report = RouterLoad { upstream_troubles, upstream_active, ..RouterLoad::default() };
         self.loads.iter().for_each(|load| load.add_to(&mut report));
         for generation in self.each_generation() {
             report.requests_active.insert(generation.id, generation.active_requests());

@@ -12,7 +12,7 @@ use howdah_config::{Configuration, Endpoint, UpstreamServer};
 use howdah_protocol::messages::router::{FastCgiServerLoad, RouterLoad, ServerTrouble};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// The status. Its members are sent in this order.
@@ -39,6 +39,9 @@ struct UpstreamStatus {
 #[derive(Debug, Serialize)]
 struct ServerStatus {
     state: ServerState,
+    /// Its requests, with those whose response is not complete; none if their number is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    active: Option<u64>,
     /// Why it gets no requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -52,7 +55,7 @@ enum ServerState {
     Down,
     /// Checks of its health have failed.
     Unhealthy,
-    /// Its weight is 0.
+    /// It drains, or its weight is 0.
     Drained,
 }
 
@@ -101,6 +104,9 @@ struct Requests {
 struct ApplicationStatus {
     processes: ProcessesStatus,
     requests: ActiveRequests,
+    /// Ours: the generation that gets its requests; none if it does not start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<GenerationStatus>,
     /// Ours: the addresses of a FastCGI application.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     servers: BTreeMap<String, FastCgiServerStatus>,
@@ -110,6 +116,14 @@ struct ApplicationStatus {
     /// Ours: why it does not start. Its requests are answered 503.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
+}
+
+/// Each start of an application has another number: a deploy, a restart, a change of its options.
+#[derive(Debug, Serialize)]
+struct GenerationStatus {
+    number: u64,
+    /// Where the paths of the configuration lead.
+    release: BTreeMap<String, String>,
 }
 
 /// A worker script, or the requests in classic mode beside it.
@@ -181,6 +195,7 @@ pub fn of(control: &Control) -> Status {
         let mut status = ApplicationStatus {
             processes,
             requests,
+            generation: Some(GenerationStatus::of(generation)),
             servers: fastcgi_servers(generation, load),
             worker_scripts: Vec::new(),
             failure: None,
@@ -225,6 +240,16 @@ pub fn of(control: &Control) -> Status {
 fn status_of_pool(pool: PoolReport<'_>, load: &RouterLoad) -> (ProcessesStatus, ActiveRequests) {
     let requests = ActiveRequests::of(pool.id, load);
     (ProcessesStatus::new(pool.counts, &requests, pool.reason), requests)
+}
+
+// === impl GenerationStatus ===
+
+impl GenerationStatus {
+    fn of(generation: &Generation) -> GenerationStatus {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let links = generation.release().led_to.iter().map(|pin| (text(&pin.link), text(&pin.leads_to)));
+        GenerationStatus { number: generation.id(), release: links.collect() }
+    }
 }
 
 // === impl ProcessesStatus ===
@@ -286,7 +311,10 @@ fn upstreams(configuration: &Configuration, load: &RouterLoad) -> BTreeMap<Strin
             Some(ServerTrouble::Down(_)) => ServerState::Down,
             Some(ServerTrouble::Unhealthy(_)) => ServerState::Unhealthy,
         };
-        (address, ServerStatus { state, reason: trouble.map(|trouble| trouble.reason().to_owned()) })
+        let active = load.upstream_active.get(name).and_then(|servers| servers.get(&address)).copied();
+        // The router reports the number of a server that drains even if it is 0.
+        let active = if matches!(state, ServerState::Drained) { active } else { active.or(Some(0)) };
+        (address, ServerStatus { state, active, reason: trouble.map(|trouble| trouble.reason().to_owned()) })
     };
     let upstreams = configuration.upstreams.iter().map(|(name, upstream)| {
         let servers = upstream.servers.iter().map(|server| status(name, server)).collect();

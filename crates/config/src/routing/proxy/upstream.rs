@@ -24,7 +24,7 @@ pub(crate) const OPTIONS: Options = Options {
     ],
     unsupported: &[],
 };
-pub(crate) const SERVER_OPTIONS: Options = Options { known: &["weight"], unsupported: &[] };
+pub(crate) const SERVER_OPTIONS: Options = Options { known: &["weight", "drain"], unsupported: &[] };
 
 const MAX_WEIGHT: f64 = 1_000_000.0;
 
@@ -48,7 +48,7 @@ pub struct UpstreamServer {
     /// The address.
     pub endpoint: Endpoint,
     /// The server's share of the requests relative to the other servers, 0 to 1,000,000. Default: 1. With 0, it gets no
-    /// requests.
+    /// requests; so it is while the server drains.
     pub weight: f64,
 }
 
@@ -69,11 +69,13 @@ impl Upstream {
             if let Some(other) = keys.insert(endpoint.clone(), key) {
                 return Err(node.error(format_args!("this is the same address as {}; remove one", quoted(other))));
             }
-            let weight = node.object(&SERVER_OPTIONS)?.read("weight", |node| node.number(0.0..=MAX_WEIGHT, ""))?;
-            all.push(UpstreamServer { endpoint, weight: weight.unwrap_or(1.0) });
+            let options = node.object(&SERVER_OPTIONS)?;
+            let weight = options.read("weight", |node| node.number(0.0..=MAX_WEIGHT, ""))?.unwrap_or(1.0);
+            let drains = options.read("drain", |node| node.boolean())?.unwrap_or_default();
+            all.push(UpstreamServer { endpoint, weight: if drains { 0.0 } else { weight } });
         }
         if all.iter().all(|server| server.weight == 0.0) {
-            scope.warn(&servers, "no server has a weight above 0: requests are answered 502");
+            scope.warn(&servers, "all servers drain or have the weight 0: requests are answered 502");
         }
         let proxy = ProxySettings::read(&object, scope)?;
         let needs_name = proxy.tls.as_ref().is_some_and(|tls| tls.server_name.is_none());
@@ -102,16 +104,21 @@ mod tests {
 
     #[test]
     fn servers_keep_their_order_and_weight() {
-        let json = r#"{"servers": {"unix:/x": {"weight": 0.5}, "backend:9": {}, "10.0.0.1:8": {"weight": 0}}}"#;
-        let expected = [("unix:/x", 0.5), ("backend:9", 1.0), ("10.0.0.1:8", 0.0)];
+        let json = r#"{"servers": {"unix:/x": {"weight": 0.5}, "backend:9": {"drain": false}, "10.0.0.1:8": {"weight": 0},
+            "10.0.0.1:9": {"weight": 7, "drain": true}}}"#;
+        let expected = [("unix:/x", 0.5), ("backend:9", 1.0), ("10.0.0.1:8", 0.0), ("10.0.0.1:9", 0.0)];
         assert_eq!(parse(json), Ok(expected.map(|(endpoint, weight)| (endpoint.to_owned(), weight)).to_vec()));
     }
 
     #[test]
     fn a_drained_upstream_is_accepted_with_a_warning() {
-        for json in [r#"{"servers": {}}"#, r#"{"servers": {"127.0.0.1:1": {"weight": 0}}}"#] {
+        for json in [
+            r#"{"servers": {}}"#,
+            r#"{"servers": {"127.0.0.1:1": {"weight": 0}}}"#,
+            r#"{"servers": {"127.0.0.1:1": {"drain": true}}}"#,
+        ] {
             let configuration = Configuration::parse(&format!(r#"{{"upstreams": {{"u": {json}}}}}"#)).expect(json);
-            let expected = "upstreams/u/servers: no server has a weight above 0: requests are answered 502";
+            let expected = "upstreams/u/servers: all servers drain or have the weight 0: requests are answered 502";
             assert_eq!(configuration.warnings, [expected], "{json}");
         }
     }
@@ -131,6 +138,10 @@ mod tests {
             (
                 r#"{"servers": {"127.0.0.1:1": {"weight": "1"}}}"#,
                 "/servers/127.0.0.1:1/weight: expected a number (write 0 to 1000000), found the string \"1\"",
+            ),
+            (
+                r#"{"servers": {"127.0.0.1:1": {"drain": 1}}}"#,
+                "/servers/127.0.0.1:1/drain: expected true or false, found 1",
             ),
             (
                 r#"{"servers": {"localhost": {}}}"#,

@@ -59,7 +59,7 @@ impl Balancer {
     }
 
     /// Whether the server with this index gets requests.
-    pub fn health(&self, server: usize) -> &ServerHealth {
+    pub fn health(&self, server: usize) -> &Arc<ServerHealth> {
         &self.servers[server].health
     }
 

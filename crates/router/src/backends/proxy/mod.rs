@@ -2,7 +2,7 @@
 //!
 //! - `mod`: a request's way through servers and connections; the client's answer when there is no response
 //! - `balance`: which server of an upstream is next; `retry`: which requests may be sent twice
-//! - `application`: the processes of an HTTP application
+//! - `application`: the processes of an HTTP application; `assigned`: their requests, and those of servers of upstreams
 //! - `connection`: connections; `tls`: encrypted ones; `health`: which servers of upstreams get requests
 //! - `head`: which parts of a message's head are passed on, and how it is framed
 //! - `exchange`, `request_body`, `response_body`, `timeout`: one request on one connection, streamed both ways
@@ -13,6 +13,7 @@
 //! of the client's body are answered 400, 408 or 413.
 
 mod application;
+mod assigned;
 mod balance;
 mod connection;
 mod exchange;
@@ -40,6 +41,7 @@ use crate::request::incoming::IncomingBody;
 use crate::request::subject::Subject;
 use crate::response::failure::{Answer, Failure};
 use application::ProcessRequest;
+use assigned::AssignedRequest;
 use connection::pool::{ConnectionPool, UpstreamConnection};
 use exchange::{ExchangeError, exchange};
 use head::Outgoing;
@@ -83,8 +85,8 @@ struct Candidates<'a> {
     proxy: &'a Proxy,
     to: ProxyTarget<'a>,
     tried: Vec<usize>,
-    /// The request of the last process, in an HTTP application.
-    assigned: Option<ProcessRequest>,
+    /// The request of the last server, if its requests are counted.
+    assigned: Option<AssignedRequest>,
 }
 
 /// The pause before another connection to the processes of an application that accepted none: the supervisor reports a
@@ -271,6 +273,7 @@ impl Candidates<'_> {
                 let is_up = |server| is_left(server) && balancer.health(server).is_up();
                 let server = balancer.next(is_up).or_else(|| balancer.next(is_left))?;
                 self.tried.push(server);
+                self.assigned = Some(AssignedRequest::Server { _request: balancer.health(server).begin() });
                 (balancer.endpoint(server), &balancer.settings, balancer.tls.as_ref())
             }
             ProxyTarget::Application(generation, _) => {
@@ -285,7 +288,7 @@ impl Candidates<'_> {
     fn assign(&mut self, request: ProcessRequest) -> Rc<ConnectionPool> {
         self.tried.push(request.process());
         let pool = self.proxy.pool(request.endpoint(), None, request.listening_user());
-        self.assigned = Some(request);
+        self.assigned = Some(AssignedRequest::Process { _request: request });
         pool
     }
 

@@ -4,7 +4,7 @@
 //! that a short body is never taken for a complete one. One line in the log reports it. Trailers are dropped. Bytes
 //! that came together with the head are read before the client gets the head: if they are broken, the answer is 502.
 
-use crate::backends::proxy::application::ProcessRequest;
+use crate::backends::proxy::assigned::AssignedRequest;
 use crate::backends::proxy::connection::pool::{ConnectionPool, UpstreamConnection};
 use crate::backends::proxy::request_body::ClientBody;
 use crate::backends::proxy::timeout::WaitTimeout;
@@ -38,17 +38,17 @@ pub struct UpstreamStream {
     timeout: WaitTimeout,
     /// The bytes that came together with the head.
     first: Option<Bytes>,
-    /// The request of a process of an HTTP application: its generation is in use until the end of the response.
-    request_of_process: Option<ProcessRequest>,
+    /// The process of an HTTP application, or the server of an upstream, is in use until the end of the response.
+    assigned: Option<AssignedRequest>,
 }
 
 // === impl UpstreamBody ===
 
 impl UpstreamBody {
-    /// Ends the request of a process together with the response. A tunnel does not keep a process from its end.
-    pub fn hold(&mut self, request: Option<ProcessRequest>) {
+    /// Ends the request of a server together with the response. A tunnel does not keep a process from its end.
+    pub fn hold(&mut self, request: Option<AssignedRequest>) {
         if let UpstreamBody::Stream(stream) = self {
-            stream.request_of_process = request;
+            stream.assigned = request;
         }
     }
 }
@@ -100,15 +100,7 @@ impl UpstreamStream {
         limit: Duration,
     ) -> UpstreamStream {
         let timeout = WaitTimeout::new(limit);
-        UpstreamStream {
-            incoming,
-            connection: Some(connection),
-            pool,
-            request,
-            timeout,
-            first: None,
-            request_of_process: None,
-        }
+        UpstreamStream { incoming, connection: Some(connection), pool, request, timeout, first: None, assigned: None }
     }
 
     /// Reads the part of a body without a length that came together with the head, without waiting for more: the client

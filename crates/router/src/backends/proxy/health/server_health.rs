@@ -7,8 +7,8 @@
 use howdah_config::{Endpoint, FailureLimit, HealthCheck};
 use howdah_protocol::messages::router::ServerTrouble;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -22,8 +22,15 @@ pub struct ServerHealth {
     endpoint: Endpoint,
     /// Whether `troubles` has any: the common case needs no lock.
     has_trouble: AtomicBool,
+    /// Its requests, of all threads.
+    active: AtomicU64,
+    /// Whether its weight is 0.
+    drains: AtomicBool,
     troubles: Mutex<Troubles>,
 }
+
+/// A request of a server, until the end of its response.
+pub struct ServerRequest(Arc<ServerHealth>);
 
 /// The kind of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +69,31 @@ impl ServerHealth {
             upstream: upstream.to_owned(),
             endpoint: endpoint.clone(),
             has_trouble: AtomicBool::new(false),
+            active: AtomicU64::new(0),
+            drains: AtomicBool::new(false),
             troubles: Mutex::default(),
         }
+    }
+
+    /// Counts a request that is sent to it.
+    pub fn begin(self: &Arc<Self>) -> ServerRequest {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        ServerRequest(Arc::clone(self))
+    }
+
+    /// The number of its requests.
+    pub fn active(&self) -> u64 {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Whether it finishes its requests, and gets no others.
+    pub fn drains(&self) -> bool {
+        self.drains.load(Ordering::Relaxed)
+    }
+
+    /// The next configuration has it with this weight.
+    pub fn set_weight(&self, weight: f64) {
+        self.drains.store(weight == 0.0, Ordering::Relaxed);
     }
 
     /// Whether it gets requests while other servers do, too.
@@ -179,6 +209,12 @@ impl ServerHealth {
     fn troubles(&self) -> MutexGuard<'_, Troubles> {
         // Consistent between any two statements.
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for ServerRequest {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -14,6 +14,8 @@ pub struct HealthStates {
 
 /// The most bytes of servers in a report, which must fit into one message.
 const REPORT_BYTES: usize = 32 * 1024;
+/// The same of the numbers of requests.
+const ACTIVE_BYTES: usize = 12 * 1024;
 /// The most characters of a reason in a report.
 const REASON_CHARS: usize = 200;
 
@@ -28,6 +30,7 @@ impl HealthStates {
             let servers = upstream.servers.iter().map(|server| {
                 let known = known.and_then(|known| known.get(&server.endpoint)).cloned();
                 let health = known.unwrap_or_else(|| Arc::new(ServerHealth::new(name, &server.endpoint)));
+                health.set_weight(server.weight);
                 if upstream.health_check.is_none() || server.weight == 0.0 {
                     health.forget_checks();
                 }
@@ -56,6 +59,28 @@ impl HealthStates {
                 left = left.saturating_sub(size);
                 if left > 0 {
                     report.entry(name.clone()).or_default().insert(endpoint, trouble);
+                }
+            }
+        }
+        report
+    }
+
+    /// The requests of servers, by upstream and address: of all that drain, and of those that have some. With hundreds of
+    /// them, the report is cut.
+    pub fn active(&self) -> BTreeMap<String, BTreeMap<String, u64>> {
+        let mut left = ACTIVE_BYTES;
+        let mut report: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        for drains in [true, false] {
+            for (name, servers) in &self.upstreams {
+                for (endpoint, health) in servers.iter().filter(|(_, health)| health.drains() == drains) {
+                    let (active, endpoint) = (health.active(), endpoint.to_string());
+                    if active == 0 && !drains {
+                        continue;
+                    }
+                    left = left.saturating_sub(name.len() + endpoint.len() + 32);
+                    if left > 0 {
+                        report.entry(name.clone()).or_default().insert(endpoint, active);
+                    }
                 }
             }
         }
@@ -111,5 +136,24 @@ mod tests {
         }
         let text = serde_json::to_string(&states.troubles()).expect("JSON");
         assert!((16 * 1024..REPORT_BYTES).contains(&text.len()), "{}", text.len());
+    }
+
+    #[test]
+    fn requests_of_servers_that_drain_are_reported_until_the_last_one_ends() {
+        let text = r#""u": {"servers": {"10.0.0.1:80": {"drain": true}, "10.0.0.2:80": {}, "10.0.0.3:80": {}}}"#;
+        let configuration = configuration(text);
+        let mut states = HealthStates::default();
+        states.update(&configuration);
+        let servers: Vec<_> = configuration.upstreams["u"].servers.iter().map(|one| one.endpoint.clone()).collect();
+        let requests = [&servers[0], &servers[0], &servers[1]].map(|server| states.of("u", server).begin());
+        let report = |counts: &[(&str, u64)]| {
+            BTreeMap::from([(
+                "u".to_owned(),
+                counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+            )])
+        };
+        assert_eq!(states.active(), report(&[("10.0.0.1:80", 2), ("10.0.0.2:80", 1)]));
+        drop(requests);
+        assert_eq!(states.active(), report(&[("10.0.0.1:80", 0)]));
     }
 }
