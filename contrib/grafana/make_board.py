@@ -12,8 +12,9 @@ FILTER = 'instance=~"$instance",application=~"$application"'
 HERE = 'instance=~"$instance"'
 
 
-def quantile(share: float, metric: str) -> str:
-    return f"histogram_quantile({share}, sum by (le) (rate(howdah_request_{metric}_seconds_bucket{{{FILTER}}}[$__rate_interval])))"
+def quantile(share: float, metric: str, *by: str) -> str:
+    labels = ", ".join([*by, "le"])
+    return f"histogram_quantile({share}, sum by ({labels}) (rate(howdah_request_{metric}_seconds_bucket{{{FILTER}}}[$__rate_interval])))"
 
 
 def rate(metric: str, by: str, where: str = FILTER) -> str:
@@ -26,10 +27,15 @@ ROWS = [
         ("Requests by status", "reqps", [(rate("howdah_requests_total", "status"), "{{status}}")]),
         ("Requests by application", "reqps", [(rate("howdah_requests_total", "application"), "{{application}}")]),
         ("Requests by route", "reqps", [(rate("howdah_requests_total", "route"), "{{route}}")]),
+        ("Errors by application and route", "reqps", [
+            (rate("howdah_requests_total", "application, route", f'{FILTER},status="5xx"'), "{{application}} {{route}}"),
+        ]),
         ("Refused, by cause", "reqps", [(rate("howdah_requests_refused_total", "application, cause"), "{{application}} {{cause}}")]),
     ]),
     ("Time", [
         ("Whole request", "s", [(quantile(q, "duration"), f"p{q * 100:g}") for q in (0.5, 0.95, 0.99)]),
+        ("Whole request, p95 by application", "s", [(quantile(0.95, "duration", "application"), "{{application}}")]),
+        ("Whole request, p95 by route", "s", [(quantile(0.95, "duration", "application", "route"), "{{application}} {{route}}")]),
         ("First byte", "s", [(quantile(q, "first_byte"), f"p{q * 100:g}") for q in (0.5, 0.95, 0.99)]),
         ("Wait for a worker", "s", [(quantile(q, "queue"), f"p{q * 100:g}") for q in (0.5, 0.95, 0.99)]),
         ("PHP: time, and processor time", "s", [
@@ -45,6 +51,8 @@ ROWS = [
                                         (rate("howdah_worker_starts_total", "application"), "{{application}} started")]),
         ("Why the number changes", "short", [(rate("howdah_sizing_decisions_total", "reason"), "{{reason}}")]),
         ("Processors in PHP", "short", [(rate("howdah_worker_cpu_seconds_total", "application"), "{{application}}")]),
+        ("Finished by PHP", "reqps", [(rate("howdah_worker_requests_total", "application"), "{{application}}")]),
+        ("Busy workers", "short", [(rate("howdah_worker_busy_seconds_total", "application"), "{{application}}")]),
         ("Memory of workers", "bytes", [(f"sum by (application) (howdah_application_memory_bytes{{{FILTER}}})", "{{application}}")]),
     ]),
     ("Connections, TLS and upstreams", [
@@ -63,6 +71,11 @@ ROWS = [
         ("Processor time", "percentunit", [(rate("howdah_process_cpu_seconds_total", "process", HERE), "{{process}}")]),
         ("Memory (PSS)", "bytes", [(f"howdah_process_memory_bytes{{{HERE}}}", "{{process}}")]),
         ("Open descriptors", "short", [(f"howdah_process_open_descriptors{{{HERE}}}", "{{process}}")]),
+        ("Spans of traces", "short", [
+            (f"sum(rate(howdah_telemetry_spans_recorded_total{{{HERE}}}[$__rate_interval]))", "recorded"),
+            (rate("howdah_telemetry_spans_total", "outcome", HERE), "{{outcome}}"),
+        ]),
+        ("Time of a scrape", "s", [(f"howdah_scrape_duration_seconds{{{HERE}}}", "{{instance}}")]),
         ("Router starts, configuration", "short", [
             (f"howdah_router_starts_total{{{HERE}}}", "router starts"),
             (f"howdah_configuration_version{{{HERE}}}", "configuration"),
@@ -91,6 +104,13 @@ def variable(name: str, query: str) -> dict:
     }
 
 
+def annotation(name: str, colour: str, title: str, expression: str) -> dict:
+    return {
+        "name": name, "enable": True, "iconColor": colour, "titleFormat": title,
+        "datasource": {"type": "prometheus", "uid": "${datasource}"}, "expr": expression,
+    }
+
+
 def board() -> dict:
     panels, y, number = [], 0, 1
     for title, members in ROWS:
@@ -109,11 +129,10 @@ def board() -> dict:
             variable("instance", "label_values(howdah_build_info, instance)"),
             variable("application", "label_values(howdah_application_up, application)"),
         ]},
-        "annotations": {"list": [{
-            "name": "configuration", "enable": True, "iconColor": "blue", "titleFormat": "configuration changed",
-            "datasource": {"type": "prometheus", "uid": "${datasource}"},
-            "expr": f"changes(howdah_configuration_version{{{HERE}}}[1m]) > 0",
-        }]},
+        "annotations": {"list": [
+            annotation("configuration", "blue", "configuration changed", f"changes(howdah_configuration_version{{{HERE}}}[1m]) > 0"),
+            annotation("start", "purple", "howdah was started", f"changes(howdah_start_time_seconds{{{HERE}}}[1m]) > 0"),
+        ]},
         "panels": panels,
     }
 
