@@ -38,8 +38,25 @@ NAME = "<script>alert(1)</script>"
 def drive(scenario: str, dashboard: Dashboard) -> None:
     SCREENSHOTS.mkdir(exist_ok=True)
     command = ["node", "ui/tests/browser.mjs", scenario, dashboard.url, str(SCREENSHOTS)]
-    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=180, stdin=subprocess.DEVNULL)
+    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def converse(scenario: str, dashboard: Dashboard, steps: dict) -> None:
+    """The scenario prints the name of each step, and waits until it is done."""
+    SCREENSHOTS.mkdir(exist_ok=True)
+    command = ["node", "ui/tests/browser.mjs", scenario, dashboard.url, str(SCREENSHOTS)]
+    driver = subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        for report, step in steps.items():
+            assert driver.stdout.readline().strip() == report
+            step()
+            driver.stdin.write("\n")
+            driver.stdin.flush()
+        assert wait_for(lambda: driver.poll() is not None, "the end of the browser") and driver.returncode == 0
+    finally:
+        driver.kill()
+        driver.wait()
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +69,7 @@ def shop(tmp_path_factory):
         "listeners": {"127.0.0.1:{port}": {"pass": "routes"}},
         "routes": [{"match": {"uri": "/blog*"}, "action": {"pass": "applications/blog"}}, {"action": {"pass": "applications/shop"}}],
         "applications": {"blog": {**application, "processes": 2}, "shop": application},
+        "upstreams": {"search": {"servers": {"127.0.0.1:9": {}, "127.0.0.1:10": {"weight": 2}}}},
     }
 
     def visit(client, turn):
@@ -65,12 +83,23 @@ def shop(tmp_path_factory):
         with Load(server, visit, clients=2, turns_per_second=60), Load(server, report, clients=2):
             page = dashboard.log_in()
             page.wait("applications/shop/slow", lambda log: any(one[-1]["event"] == "end" for one in log["requests"]))
+            dashboard.server = server
             yield dashboard
 
 
 @pytest.mark.parametrize("scenario", ["views", "actions", "keyboard"])
 def test_the_page(shop, scenario):
     drive(scenario, shop)
+
+
+def test_golden_images(socket_path):
+    """The answers are fixed in ui/tests/fixture.mjs; the session and the schema are the dashboard's."""
+    with ControlApi(socket_path, {"/status": status({})}), Dashboard("--control", f"unix:{socket_path}") as dashboard:
+        drive("golden", dashboard)
+
+
+def test_a_router_is_killed_under_load(shop):
+    converse("router", shop, {"kill": shop.server.router().kill})
 
 
 def worker(**more) -> dict:
@@ -111,32 +140,21 @@ def test_howdah_and_the_dashboard_end(socket_path):
     refused = (500, {"error": "Failed to get status.", "detail": "Failed to get status: the router does not answer"})
     api = ControlApi(socket_path, dict(working))
     dashboard = Dashboard("--control", f"unix:{socket_path}")
-    driver = subprocess.Popen(
-        ["node", "ui/tests/browser.mjs", "gone", dashboard.url, str(SCREENSHOTS)],
-        cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    steps = {
+        "reachable": lambda: api.answers.update({"/status": refused}),
+        "router": api.close,
+        "gone": lambda: ControlApi(socket_path, working),
+        "back": dashboard.stop,
+    }
     try:
-        steps = {
-            "reachable": lambda: api.answers.update({"/status": refused}),
-            "router": api.close,
-            "gone": lambda: ControlApi(socket_path, working),
-            "back": dashboard.stop,
-        }
-        for report, step in steps.items():
-            assert driver.stdout.readline().strip() == report
-            step()
-            driver.stdin.write("\n")
-            driver.stdin.flush()
-        assert wait_for(lambda: driver.poll() is not None, "the end of the browser") and driver.returncode == 0
+        converse("gone", dashboard, steps)
     finally:
-        driver.kill()
-        driver.wait()
         dashboard.kill()
 
 
 def test_the_pictures_are_there():
     """The scenarios above have taken them. With UPDATE_DOCS=1, those of docs/dashboard.md are replaced."""
-    taken = {path.name for path in SCREENSHOTS.iterdir()}
+    taken = {path.name for path in SCREENSHOTS.glob("*.png")}
     pictures = {path.name for path in PICTURES.iterdir()}
     assert len(taken) > 30 and pictures <= taken, pictures - taken
     if os.environ.get("UPDATE_DOCS") == "1":

@@ -186,12 +186,29 @@ def test_an_application_is_restarted(shop):
     assert shop.page.send("POST", "applications/nothing/restart").status == 404
 
 
+def test_a_server_is_drained(run):
+    servers = {"127.0.0.1:1": {"weight": 2}, "[::1]:1": {}}
+    with run({"listeners": {"127.0.0.1:{port}": {"pass": "upstreams/<b>%2Fu"}}, "upstreams": {"<b>/u": {"servers": servers}}}) as server:
+        with Dashboard("--control", f"unix:{server.control}") as dashboard:
+            page = dashboard.log_in()
+
+            def drain(drains: bool, upstream="<b>/u", address="[0::1]:1"):
+                return page.send("POST", "drain", {"upstream": upstream, "server": address, "drain": drains})
+
+            for drains, expected in ((True, "drained"), (False, "up")):
+                assert drain(drains).json()["success"]
+                state = page.wait("now", lambda now: now["status"]["upstreams"]["<b>/u"]["servers"]["[::1]:1"]["state"] == expected)
+                assert state, expected
+            assert drain(True, address="127.0.0.1:2").status == 404 and drain(True, upstream="").status == 400
+            assert drain(True, upstream="none").status == 404 and page.send("POST", "drain", {"drain": 1}).status == 400
+
+
 def test_a_read_only_dashboard_changes_nothing(shop):
     with Dashboard("--control", f"unix:{shop.server.control}", "--read-only") as dashboard:
         page = dashboard.log_in()
         assert page.get("about").json()["read_only"]
         loaded = page.get("config").json()
-        for method, path in (("PUT", "config"), ("POST", "applications/shop/restart")):
+        for method, path in (("PUT", "config"), ("POST", "applications/shop/restart"), ("POST", "drain")):
             refused = page.send(method, path, loaded)
             assert refused.status == 403 and "--read-only" in refused.json()["error"]
         assert page.send("POST", "config/check", loaded["text"]).json()["valid"]
@@ -309,15 +326,33 @@ def test_times_and_errors_come_from_the_metrics(socket_path):
         number = next(readings)
         lines = [f'howdah_requests_total{{application="a",status="5xx"}} {5 * number}']
         lines += [f'howdah_request_duration_seconds_bucket{{application="a",le="{le}"}} {100 * number}' for le in ("0.01", "0.025", "+Inf")]
+        slow = 'application="a",route="routes/1"'
+        lines += [f'howdah_requests_refused_total{{{slow},cause="queue"}} {10 * number}', f'howdah_requests_total{{{slow},status="2xx"}} {10 * number}']
+        lines += [f'howdah_request_duration_seconds_bucket{{{slow},le="{le}"}} {10 * number}' for le in ("0.5", "+Inf")]
         return "\n".join(lines).encode()
 
-    api = {"/status": status({"a": {}}), "/config": {}, "/config/listeners": {}, "/metrics": metrics}
+    def deployed() -> dict:
+        generation = {"number": next(readings), "release": {"/srv/<b>": f"/srv/{next(readings)}", "/srv/lib": "/srv/lib"}}
+        return status({"a": {"generation": generation}})
+
+    api = {"/status": deployed, "/config": {}, "/config/listeners": {}, "/metrics": metrics}
     with ControlApi(socket_path, api), Dashboard("--control", f"unix:{socket_path}") as dashboard:
         page = dashboard.log_in()
-        series = page.wait("history?application=a", lambda history: any(history["series"]["p50"]) and history["series"])
-        (median,) = {value for value in series["p50"] if value}
-        assert median == 0.0075 and max(value or 0 for value in series["p99"]) <= 0.01
-        assert 0.5 < max(value or 0 for value in series["errors"]) < 1.5
+        now = page.wait("now", lambda now: now["rates"] and now["rates"]["applications"]["a"], "two readings")
+        assert 0.005 < now["p50"] < 0.01 and 0 < now["errors"] < now["refused"]["queue"] < now["requests"]
+        history = page.wait("history?application=a", lambda history: any(history["series"]["p50"]) and history)
+        series = history["series"]
+        medians = [value for value in series["p50"] if value]
+        assert 0.005 < min(medians) <= max(medians) < 0.01 < max(value or 0 for value in series["p99"]) <= 0.5
+        errors, refused, answered = (max(value or 0 for value in values) for values in (series["errors"], history["refused_by"]["queue"], series["answered"]))
+        assert 0 < errors < refused < answered
+        assert [(one["route"], one["p50"]) for one in history["routes"]] == [("", 0.0075), ("routes/1", 0.375)]
+        route = page.get("history?application=a&route=routes%2F1").json()
+        assert {value for value in route["series"]["p50"] if value} == {0.375} and not any(route["series"]["errors"])
+        # A deploy has the difference of its paths.
+        (deploy,) = [mark for mark in history["marks"] if mark["kind"] == "deploy"][:1]
+        (change,) = deploy["changes"]
+        assert change["path"] == "/srv/<b>" and change["before"] != change["after"] and deploy["application"] == "a"
 
 
 def test_a_history_without_a_folder_is_in_memory(shop):

@@ -285,6 +285,8 @@ def test_top_shows_the_state_of_each_worker(site):
         asking = [Background(server.get, url) for url in ("/busy.php?s=4&n=1", "/sleep.php?s=4")]
         wait_for(lambda: all(worker["state"] == "busy" for worker in processes(server)["workers"]), "both are busy")
         text = command(server, "top", "--once")
+        assert re.search(r"^application +requests/s +errors/s +median +95 % +99 % +running +queue +refused +processes\n"
+                         r"app +0 +0 +- +- +- +2 +0 +0 +2\n\napplication +pid", text), text  # fmt: skip
         status = processes(server)
         for request in asking:
             request.result()
@@ -296,7 +298,8 @@ def test_top_shows_the_state_of_each_worker(site):
         assert sum(worker["requests"] for worker in status["workers"]) == 1
         assert re.search(rf"app +{busy['pid']} +busy +\d\.\d +\d+ +\S+ \S+ +\d  GET /busy\.php\?s=4&n=1  \({site.root}/busy\.php\)", text)
         wait_for(lambda: {worker["state"] for worker in processes(server)["workers"]} == {"idle"}, "both are idle")
-        assert set(json.loads(command(server, "top", "app", "--once", "--json"))) == {"app"}
+        top = json.loads(command(server, "top", "app", "--once", "--json"))
+        assert set(top) == {"app"} and top["app"]["rates"]["requests"] == 0 and len(top["app"]["workers"]) == 2
         assert server.api("GET", "/status").json()["applications"]["app"]["processes"] == {"running": 2, "starting": 0, "idle": 2}
 
 

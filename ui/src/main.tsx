@@ -105,7 +105,7 @@ function View({ page, argument, now, former, names, about }: ViewProps) {
     case 'configuration':
       return <ConfigurationView isReadOnly={isReadOnly} />;
     case 'certificates':
-      return <CertificatesView />;
+      return <CertificatesView domains={now?.reachable ? now.status.certificates : undefined} />;
     case 'application':
       return <ApplicationView key={argument} name={argument ?? ''} now={now} isReadOnly={isReadOnly} />;
     case 'history':
@@ -117,7 +117,7 @@ function View({ page, argument, now, former, names, about }: ViewProps) {
     case 'slow':
       return known && <SlowView key={argument} names={known} chosen={argument} />;
     default:
-      return now ? <NowView now={now} former={former} /> : null;
+      return now ? <NowView now={now} former={former} isReadOnly={isReadOnly} /> : null;
   }
 }
 

@@ -6,6 +6,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { chromium } from 'playwright-core';
+import { answerTo, NOW } from './fixture.mjs';
+import { compare } from './golden.mjs';
 
 const [scenario, url, folder] = process.argv.slice(2);
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium-headless-shell';
@@ -18,7 +20,7 @@ const SIZES = {
 const origin = new URL(url).origin;
 const problems = [];
 
-const scenarios = { views, actions, keyboard, hostile, many, gone };
+const scenarios = { views, actions, keyboard, hostile, many, gone, router, golden };
 const browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
 try {
   await scenarios[scenario]();
@@ -71,6 +73,93 @@ async function views() {
   }
 }
 
+/** Every view with fixed content, pixel by pixel: nothing has moved or lost its colour. */
+async function golden() {
+  for (const [size, options] of Object.entries(SIZES)) {
+    const state = { profiles: 0, isGone: false };
+    const page = await open({ ...options, timezoneId: 'UTC', locale: 'en-GB' }, [], (page) => fixed(page, state));
+    const visit = async (hash, ready) => {
+      await page.goto(`${origin}/#/${hash}`);
+      await ready();
+      // axe-core takes seconds for each page; in the other sizes and themes, `views` has it look.
+      await inspect(page, `fixed-${hash.split('/')[0]}-${size}`, size === 'desktop');
+      const picture = await page.screenshot({ animations: 'disabled', caret: 'hide' });
+      const problem = await compare(browser, `${hash.split('/')[0]}-${size}`, picture, folder);
+      if (problem) problems.push(problem);
+    };
+    const text = (text) => page.getByText(text).first().waitFor();
+    const button = (name) => page.getByRole('button', { name, exact: true });
+    await visit('now', async () => {
+      await text('/report?year=2026');
+      await button('Stack').first().click();
+      await text('wait_for_the_report');
+    });
+    await visit('application/shop', () => text('no worker took it in time'));
+    await visit('history', async () => {
+      await page.waitForFunction(() => document.querySelectorAll('.chart canvas').length === 10);
+      await page.locator('.mark-line button').nth(2).click();
+      await text('/srv/shop/releases/41/public');
+    });
+    await visit('slow/shop', async () => {
+      await page.locator('.slow summary').first().click();
+      await text('PDOStatement::execute in poll');
+    });
+    await visit('leaks/shop', async () => {
+      await button('Start').click();
+      await text('Objects that stay');
+    });
+    await visit('configuration', async () => {
+      await page.waitForFunction(() => document.querySelector('textarea')?.value.includes('listeners'));
+      const area = page.locator('textarea');
+      await area.fill((await area.inputValue()).replace('30', '60'));
+      await area.evaluate((area) => area.setSelectionRange(area.value.indexOf('"timeout"') + 3, area.value.indexOf('"timeout"') + 3));
+      await area.press('ArrowRight');
+      await text('applications/shop/limits/timeout');
+    });
+    await visit('certificates', () => text('Obtained by howdah'));
+    await visit('profile/shop', async () => {
+      for (let turn = 0; turn < 2; turn++) {
+        await button('Start').click();
+        await button('Stop').click();
+        await button('Start').waitFor();
+      }
+      await page.getByLabel('Compared with').selectOption('0');
+      await text('own time changed most');
+    });
+    state.isGone = true;
+    await visit('gone', () => text('howdah does not answer'));
+    await page.context().close();
+  }
+}
+
+/** The browser's clock stands still, and the answers are those of fixture.mjs. */
+async function fixed(page, state) {
+  await page.clock.setFixedTime(NOW);
+  await page.route('**/api/**', async (route) => {
+    const path = new URL(route.request().url()).pathname.replace('/api/', '');
+    const answer = answerTo(path, state);
+    if (answer === undefined) return route.continue();
+    // A part of a profile takes longer than a click on Stop.
+    if (path.endsWith('/profile')) await new Promise((resolve) => setTimeout(resolve, 300));
+    return route.fulfill({ json: answer });
+  });
+}
+
+/** A real router is killed under load: the page goes on, and the history has a mark. */
+async function router() {
+  const page = await open(SIZES.desktop, [/status of (401|500|502)/]);
+  const lines = process.stdin[Symbol.asyncIterator]();
+  await page.getByText('/report?wait=1').first().waitFor();
+  process.stdout.write('kill\n');
+  await lines.next();
+  await page.waitForFunction(() => !document.querySelector('main .notice.problem'));
+  await page.getByText('/report?wait=1').first().waitFor();
+  await page.goto(`${origin}/#/history`);
+  await page.getByText('the router was replaced').first().waitFor();
+  await page.locator('.mark-line button').last().click();
+  await inspect(page, 'replaced-desktop');
+}
+
 /** What a user can do. */
 async function actions() {
   const page = await open(SIZES.desktop);
@@ -114,8 +203,25 @@ async function actions() {
   await page.goto(`${origin}/#/history`);
   await page.getByText('1 change').first().waitFor();
   await page.getByText('1 change').first().click();
-  await page.getByText('{"http":{"max_body_size":123456}}').waitFor();
+  await page.getByText('{"http":{"max_body_size":123456}}').first().waitFor();
   await inspect(page, 'marks-desktop');
+
+  // By route, from its row in the table.
+  await page.getByRole('combobox', { name: 'Time' }).selectOption('900');
+  await page.getByRole('button', { name: 'routes/0' }).click();
+  await page.getByText('All routes').waitFor();
+  await page.waitForFunction(() => [...document.querySelectorAll('[role=img]')].some((chart) => /^Response time.*last \d/.test(chart.ariaLabel)));
+  assert.equal(await page.getByText('PHP processes').count(), 0);
+  await inspect(page, 'route-desktop');
+
+  await page.goto(`${origin}/#/now`);
+  const server = page.getByRole('row', { name: '127.0.0.1:9' });
+  await server.getByRole('button', { name: 'Drain' }).click();
+  await server.getByRole('button', { name: 'Drain now' }).click();
+  await server.getByText('drained').waitFor();
+  await server.getByRole('button', { name: 'Use again' }).click();
+  await server.getByRole('button', { name: 'Use again' }).click();
+  await server.getByText('up', { exact: true }).waitFor();
 
   await page.goto(`${origin}/#/application/blog`);
   await page.getByRole('button', { name: 'Restart…' }).click();
@@ -181,7 +287,13 @@ async function many() {
   for (const size of ['desktop', 'phone']) {
     const page = await open(SIZES[size]);
     await page.getByText('application-199').first().waitFor();
-    assert.equal(await page.locator('a[href^="#/application/application-"]').count(), 200);
+    const links = page.locator('a[href^="#/application/application-"]');
+    assert.equal(await links.count(), 200);
+    await page.getByLabel('Name contains').fill('N-19');
+    assert.equal(await links.count(), 11);
+    await page.getByLabel('Name contains').fill('');
+    await page.getByLabel('Sorted by').selectOption('processes');
+    assert.equal(await links.count(), 200);
     await inspect(page, `many-${size}`, false);
     const start = Date.now();
     await page.goto(`${origin}/#/history`);
@@ -216,7 +328,7 @@ async function gone() {
 }
 
 /** A browser that opens the URL with its token. `expected` are messages on the console that are no error. */
-async function open(options, expected = [/status of (400|404|401)/]) {
+async function open(options, expected = [/status of (400|404|401)/], prepare = async () => {}) {
   const context = await browser.newContext({ ...options, reducedMotion: 'reduce' });
   const page = await context.newPage();
   page.setDefaultTimeout(20_000);
@@ -231,6 +343,7 @@ async function open(options, expected = [/status of (400|404|401)/]) {
   page.on('request', (request) => {
     if (!request.url().startsWith(`${origin}/`)) problems.push(`a request to ${request.url()}`);
   });
+  await prepare(page);
   await page.goto(url);
   await page.getByRole('heading').first().waitFor();
   assert.equal(new URL(page.url()).hash, '#/now', 'the token is gone from the address bar');

@@ -72,14 +72,36 @@ function order(node: Node) {
   node.children.forEach(order);
 }
 
-/** The functions that were innermost most often. A wait in the kernel counts for the function that waits. */
+/** The functions that were innermost most often. */
 export function busiest(profile: Profile, most: number): { name: string; share: number }[] {
+  const sorted = [...shares(profile)].sort(([, one], [, other]) => other - one).slice(0, most);
+  return sorted.map(([name, share]) => ({ name, share }));
+}
+
+export interface Changed {
+  name: string;
+  /** Its share of this profile's samples. */
+  share: number;
+  /** Its share of the other one's. */
+  before: number;
+}
+
+/** The functions whose own share changed most. */
+export function changed(profile: Profile, other: Profile, most: number): Changed[] {
+  const [now, before] = [shares(profile), shares(other)];
+  const names = [...new Set([...now.keys(), ...before.keys()])];
+  const all = names.map((name): Changed => ({ name, share: now.get(name) ?? 0, before: before.get(name) ?? 0 }));
+  const change = (one: Changed) => Math.abs(one.share - one.before);
+  return all.filter((one) => change(one) > 0).sort((one, other) => change(other) - change(one)).slice(0, most);
+}
+
+/** Of each function that was innermost. A wait in the kernel counts for the function that waits. */
+function shares(profile: Profile): Map<string, number> {
   const counts = new Map<string, number>();
   for (const [key, count] of profile.stacks) {
     const names = key.split(SEPARATOR).map((entry) => entry.split(PART)[0] ?? '');
     const name = names.findLast((name) => !name.startsWith('[')) ?? names[names.length - 1] ?? '';
-    counts.set(name, (counts.get(name) ?? 0) + count);
+    counts.set(name, (counts.get(name) ?? 0) + count / Math.max(profile.samples, 1));
   }
-  const sorted = [...counts].sort(([, one], [, other]) => other - one).slice(0, most);
-  return sorted.map(([name, count]) => ({ name, share: count / Math.max(profile.samples, 1) }));
+  return counts;
 }

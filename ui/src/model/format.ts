@@ -40,6 +40,13 @@ export function percent(share: number | null | undefined): string {
   return typeof share !== 'number' ? '–' : `${Math.round(share * 100)} %`;
 }
 
+/** A part of a whole, with a digit more if it is small. */
+export function share(part: number, whole: number): string {
+  if (whole <= 0 || part <= 0) return '–';
+  const percents = (100 * part) / whole;
+  return `${percents < 0.1 ? '< 0.1' : number(percents, percents < 10 ? 1 : 0)} %`;
+}
+
 export function clock(milliseconds: number): string {
   return new Date(milliseconds).toLocaleTimeString('en-GB');
 }

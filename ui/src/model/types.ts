@@ -8,9 +8,28 @@ export interface About {
 }
 
 export type Now = { time: number } & (
-  | { reachable: true; status: Status; workers: Record<string, Worker[]> }
+  | { reachable: true; status: Status; workers: Record<string, Worker[]>; rates?: Rates | null }
   | { reachable: false; reason: string; since: number }
 );
+
+/** Of the last seconds; a howdah without metrics has none. */
+export interface Rates {
+  seconds: number;
+  /** The empty name stands for requests that no application has answered. */
+  applications: Record<string, Rate>;
+}
+
+export interface Rate {
+  requests: number;
+  errors: number;
+  p50: number | null;
+  p95: number | null;
+  p99: number | null;
+  /** Per second, by cause. */
+  refused: Record<string, number>;
+  /** Since the start, by cause. */
+  refused_total: Record<string, number> | null;
+}
 
 export interface Status {
   modules?: { php?: Module | Module[] };
@@ -18,7 +37,22 @@ export interface Status {
   requests: { total: number };
   applications: Record<string, Application>;
   draining?: Record<string, { generations: number; processes: number }>;
-  upstreams?: Record<string, { servers: Record<string, { state: string; reason?: string }> }>;
+  upstreams?: Record<string, { servers: Record<string, UpstreamServer> }>;
+  certificates?: Record<string, Domain>;
+}
+
+export interface UpstreamServer {
+  state: string;
+  active?: number;
+  reason?: string;
+}
+
+/** A domain whose certificate howdah obtains. */
+export interface Domain {
+  state: string;
+  expires?: string;
+  renewal?: string;
+  last_error?: string;
 }
 
 export interface Module {
@@ -29,6 +63,9 @@ export interface Module {
 export interface Application {
   processes: { running: number; starting: number; idle: number; auto?: Auto };
   requests: { active: number; waiting?: number; refused?: number };
+  generation?: { number: number; release: Record<string, string> };
+  /** The addresses of a FastCGI application. */
+  servers?: Record<string, { state: string; connections: number; idle: number; reason?: string }>;
   failure?: string;
 }
 
@@ -123,7 +160,8 @@ export interface Series {
   waiting: (number | null)[];
   processes: (number | null)[];
   seconds: (number | null)[];
-  /** These four are known if howdah has metrics. */
+  /** These are known if howdah has metrics. */
+  answered: (number | null)[];
   errors: (number | null)[];
   p50: (number | null)[];
   p95: (number | null)[];
@@ -139,9 +177,23 @@ export interface History {
   connections: (number | null)[];
   requests: (number | null)[];
   application: string | null;
+  route: string | null;
   series: Series;
-  applications: { name: string; finished: number; refused: number }[];
+  /** Per second, by cause. */
+  refused_by: Record<string, (number | null)[]>;
+  applications: (Answered & { name: string; finished: number })[];
+  routes: (Answered & { application: string; route: string })[];
   marks: Mark[];
+}
+
+/** All answers of the time that is shown. */
+export interface Answered {
+  answered: number;
+  errors: number;
+  refused: Record<string, number>;
+  p50: number | null;
+  p95: number | null;
+  p99: number | null;
 }
 
 export interface Mark {

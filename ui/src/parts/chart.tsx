@@ -16,6 +16,8 @@ interface ChartProps {
   times: number[];
   lines: Line[];
   marks: Mark[];
+  /** These are drawn as solid lines. */
+  chosen: Mark[];
   /** A value with its unit. */
   format: (value: number | null | undefined) => string;
 }
@@ -25,14 +27,17 @@ const STYLES: { colour: string; dash: number[] }[] = [
   { colour: 'blue', dash: [] },
   { colour: 'vermillion', dash: [6, 3] },
   { colour: 'green', dash: [2, 2] },
+  { colour: 'orange', dash: [8, 2, 2, 2] },
+  { colour: 'sky', dash: [1, 3] },
+  { colour: 'dim', dash: [4, 4] },
 ];
 const HEIGHT = 170;
 
-export function Chart({ title, times, lines, marks, format }: ChartProps) {
+export function Chart({ title, times, lines, marks, chosen, format }: ChartProps) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  const shownMarks = useRef(marks);
-  shownMarks.current = marks;
+  const shown = useRef({ marks, chosen });
+  shown.current = { marks, chosen };
   const turn = useColours();
   const labels = lines.map((line) => line.label).join('\n');
 
@@ -64,7 +69,14 @@ export function Chart({ title, times, lines, marks, format }: ChartProps) {
           };
         }),
       ],
-      hooks: { draw: [(plot) => drawMarks(plot, shownMarks.current)] },
+      hooks: {
+        draw: [
+          (plot) => {
+            drawMarks(plot, shown.current.marks, shown.current.chosen);
+            showLast(plot);
+          },
+        ],
+      },
     };
     plot.current = new uPlot(options, dataOf(times, lines), parent);
     const observer = new ResizeObserver(() => {
@@ -79,10 +91,7 @@ export function Chart({ title, times, lines, marks, format }: ChartProps) {
   }, [turn, labels]);
   useEffect(() => {
     plot.current?.setData(dataOf(times, lines));
-    // Without a cursor, the legend shows the last values that are known.
-    const last = times.findLastIndex((_, index) => lines.some((line) => line.values[index] != null));
-    if (plot.current?.cursor.idx == null && last >= 0) plot.current?.setLegend({ idx: last });
-  }, [times, lines, turn]);
+  }, [times, lines, turn, chosen]);
 
   return (
     <figure class="chart">
@@ -96,14 +105,21 @@ function dataOf(times: number[], lines: Line[]): uPlot.AlignedData {
   return [times, ...lines.map((line) => line.values)];
 }
 
-function drawMarks(plot: uPlot, marks: Mark[]) {
+/** Without a cursor, the legend shows the last values that are known. */
+function showLast(plot: uPlot) {
+  const [times, ...lines] = plot.data;
+  const last = times.findLastIndex((_, index) => lines.some((values) => values[index] != null));
+  if (plot.cursor.idx == null && last >= 0) plot.setLegend({ idx: last });
+}
+
+function drawMarks(plot: uPlot, marks: Mark[], chosen: Mark[]) {
   const { ctx, bbox } = plot;
   ctx.save();
   ctx.strokeStyle = colour('purple');
   ctx.fillStyle = colour('purple');
   ctx.lineWidth = devicePixelRatio;
-  ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
   for (const mark of marks) {
+    ctx.setLineDash(chosen.some((one) => isSame(one, mark)) ? [] : [3 * devicePixelRatio, 3 * devicePixelRatio]);
     const x = Math.round(plot.valToPos(mark.time, 'x', true));
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
     ctx.beginPath();
@@ -118,6 +134,11 @@ function drawMarks(plot: uPlot, marks: Mark[]) {
     ctx.fill();
   }
   ctx.restore();
+}
+
+/** Each answer of the server has other objects. */
+export function isSame(one: Mark, other: Mark): boolean {
+  return one.time === other.time && one.kind === other.kind && one.application === other.application;
 }
 
 /** The chart for those who do not see it. */

@@ -7,11 +7,13 @@ import { Text } from './text';
 const MOST = 100;
 const KINDS: Record<string, string> = {
   configuration: 'configuration',
+  deploy: 'deploy',
+  restart: 'restart',
   workers: 'new workers',
   router: 'router',
   lost: 'no answer',
   found: 'answers again',
-  dashboard: 'dashboard',
+  dashboard: 'start of the dashboard',
 };
 
 export function Marks({ marks }: { marks: Mark[] }) {
@@ -21,25 +23,44 @@ export function Marks({ marks }: { marks: Mark[] }) {
     <ul class="marks">
       {shown.map((mark, index) => (
         <li key={`${mark.time} ${mark.kind} ${index}`}>
-          <span class="when">{moment(mark.time * 1000)}</span> <span class={`badge ${mark.kind === 'lost' ? 'bad' : ''}`}>{KINDS[mark.kind] ?? mark.kind}</span>{' '}
-          {mark.application && <b><Text value={mark.application} most={60} /> </b>}
-          <Text value={mark.text} most={300} />
+          <MarkTitle mark={mark} />
           {mark.changes && mark.changes.length > 0 && (
             <details>
               <summary>{mark.changes.length === 1 ? '1 change' : `${mark.changes.length} changes`}</summary>
-              <pre class="difference" tabIndex={0} aria-label="Changes">
-                {mark.changes.map((change) => (
-                  <div key={change.path}>
-                    <div>{visible(change.path)}</div>
-                    {change.before != null && <div class="removed">- {visible(change.before)}</div>}
-                    {change.after != null && <div class="added">+ {visible(change.after)}</div>}
-                  </div>
-                ))}
-              </pre>
+              <Changes mark={mark} />
             </details>
           )}
         </li>
       ))}
     </ul>
+  );
+}
+
+export function kindOf(mark: Mark): string {
+  return KINDS[mark.kind] ?? mark.kind;
+}
+
+export function MarkTitle({ mark }: { mark: Mark }) {
+  return (
+    <>
+      <span class="when">{moment(mark.time * 1000)}</span> <span class={`badge ${mark.kind === 'lost' ? 'bad' : ''}`}>{kindOf(mark)}</span>{' '}
+      {mark.application && <b><Text value={mark.application} most={60} /> </b>}
+      <Text value={mark.text} most={300} />
+    </>
+  );
+}
+
+/** The values before and after, by their paths. */
+export function Changes({ mark }: { mark: Mark }) {
+  return (
+    <pre class="difference" tabIndex={0} role="region" aria-label={`Changes of ${moment(mark.time * 1000)}`}>
+      {mark.changes?.map((change) => (
+        <div key={change.path}>
+          <div>{visible(change.path)}</div>
+          {change.before != null && <div class="removed">- {visible(change.before)}</div>}
+          {change.after != null && <div class="added">+ {visible(change.after)}</div>}
+        </div>
+      ))}
+    </pre>
   );
 }

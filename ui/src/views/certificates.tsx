@@ -1,6 +1,7 @@
 // The certificates, those that expire first at the top.
 
 import { usePolled } from '../model/polling';
+import type { Domain } from '../model/types';
 import { Problem } from '../parts/notice';
 import { Table } from '../parts/table';
 import { Text } from '../parts/text';
@@ -16,7 +17,7 @@ interface Certificate {
 
 const DAY = 86_400_000;
 
-export function CertificatesView() {
+export function CertificatesView({ domains }: { domains: Record<string, Domain> | undefined }) {
   const { value, error } = usePolled<Record<string, Certificate>>('certificates', 60_000);
   const until = (one: Certificate) => Date.parse(one.chain?.[0]?.validity?.until ?? '');
   const rows = Object.entries(value ?? {}).sort(([, one], [, other]) => (until(one) || 0) - (until(other) || 0));
@@ -46,7 +47,31 @@ export function CertificatesView() {
           ]}
         />
       )}
+      <Domains domains={Object.entries(domains ?? {})} />
     </>
+  );
+}
+
+/** The domains whose certificates howdah obtains itself. */
+function Domains({ domains }: { domains: [string, Domain][] }) {
+  if (domains.length === 0) return null;
+  return (
+    <section>
+      <h2>Obtained by howdah</h2>
+      <Table
+        label="Domains"
+        empty=""
+        rows={domains}
+        keyOf={([name]) => name}
+        columns={[
+          { title: 'domain', cell: ([name]) => <Text value={name} /> },
+          { title: 'certificate', cell: ([, one]) => <span class={`badge ${one.state === 'valid' ? 'good' : 'waiting'}`}>{one.state}</span> },
+          { title: 'expires', cell: ([, one]) => <Text value={one.expires} /> },
+          { title: 'renewal', cell: ([, one]) => <Text value={one.renewal} /> },
+          { title: 'last error', cell: ([, one]) => <Text value={one.last_error} most={300} /> },
+        ]}
+      />
+    </section>
   );
 }
 

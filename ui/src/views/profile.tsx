@@ -1,13 +1,15 @@
 // Flame graphs: start, stop, compare two.
 
 import { useMemo, useRef, useState } from 'preact/hooks';
-import { added, busiest, emptyProfile, tree, type Profile } from '../model/flame';
+import { added, busiest, changed, emptyProfile, tree, type Profile } from '../model/flame';
 import { clock, number, visible } from '../model/format';
 import { of, post } from '../model/session';
 import type { ProfilePart } from '../model/types';
 import { Choice } from '../parts/choice';
 import { FlameGraph } from '../parts/flame_graph';
 import { Hint, Problem } from '../parts/notice';
+import { Table } from '../parts/table';
+import { Text } from '../parts/text';
 
 /** howdah samples in parts of this length, so that a profile can be seen while it grows, and stopped at any time. */
 const PART_SECONDS = 2;
@@ -94,9 +96,38 @@ export function ProfileView({ names, chosen }: { names: string[]; chosen?: strin
           </p>
           {other && <p><span class="key much-more">more</span> <span class="key same">the same</span> <span class="key much-less">less</span> time than before, as a share of both profiles</p>}
           <FlameGraph root={root} isDifference={other !== undefined} />
+          {other && <ChangedTable profile={current} other={other} />}
         </>
       )}
       {!current && !isRunning && <p class="empty">Start samples PHP's stacks while requests run. A sample is wall time: a wait has its own frame, such as [poll].</p>}
     </>
+  );
+}
+
+function ChangedTable({ profile, other }: { profile: Profile; other: Profile }) {
+  const percents = (share: number) => `${(share * 100).toFixed(1)} %`;
+  return (
+    <section>
+      <h2>Functions whose own time changed most</h2>
+      <Table
+        label="Functions whose own time changed most"
+        empty="Both profiles have the same shares."
+        rows={changed(profile, other, 10)}
+        keyOf={(one) => one.name}
+        columns={[
+          { title: 'function', cell: (one) => <Text value={one.name} /> },
+          { title: 'before', isNumber: true, cell: (one) => percents(one.before) },
+          { title: 'now', isNumber: true, cell: (one) => percents(one.share) },
+          {
+            title: 'change',
+            isNumber: true,
+            cell: (one) => {
+              const points = (one.share - one.before) * 100;
+              return <span class={`badge ${points > 0 ? 'bad' : 'good'}`}>{`${points > 0 ? '+' : '−'}${Math.abs(points).toFixed(1)} points`}</span>;
+            },
+          },
+        ]}
+      />
+    </section>
   );
 }

@@ -4,6 +4,7 @@
 //! - [`response`]: a response: success, or the reason of the rejection
 //! - [`path`]: paths of the API
 //! - [`applications`]: the names of all applications
+//! - [`traffic`]: rates, errors and times from the metrics
 //!
 //! Fails with a message for the user.
 
@@ -11,6 +12,7 @@ mod applications;
 pub mod connection;
 mod path;
 mod response;
+pub mod traffic;
 
 pub use applications::application_names;
 pub use connection::{ApiOptions, ControlApi};

@@ -5,6 +5,7 @@
 //! - [`recordings`]: stacks, profiles, leaks
 //! - [`configuration`]: read, check, apply
 //! - [`application`]: workers, slow requests, restart
+//! - [`upstream`]: drains a server
 //!
 //! All text is JSON strings: the page shows it as text.
 
@@ -13,3 +14,4 @@ pub mod configuration;
 pub mod howdah;
 pub mod now;
 pub mod recordings;
+pub mod upstream;

@@ -2,6 +2,7 @@
 //! any number of open pages costs howdah as much as one.
 
 use crate::api::name_segment;
+use crate::api::traffic::{Counters, Window};
 use crate::commands::dashboard::calls::howdah::Howdah;
 use serde_json::{Map, Value, json};
 use std::cmp::Reverse;
@@ -11,7 +12,13 @@ use tokio::sync::Mutex;
 /// The last result.
 #[derive(Debug, Default)]
 pub struct Now {
-    last: Mutex<Option<Reading>>,
+    last: Mutex<Last>,
+}
+
+#[derive(Debug, Default)]
+struct Last {
+    reading: Option<Reading>,
+    traffic: Window,
 }
 
 #[derive(Debug)]
@@ -33,21 +40,26 @@ impl Now {
     /// The result. If howdah cannot be reached, it has the reason instead: that is shown, too.
     pub async fn read(&self, howdah: &Howdah) -> Value {
         let mut last = self.last.lock().await;
-        if let Some(reading) = last.as_ref().filter(|reading| reading.at.elapsed() < CURRENT) {
+        if let Some(reading) = last.reading.as_ref().filter(|reading| reading.at.elapsed() < CURRENT) {
             return reading.value.clone();
         }
         let time = milliseconds();
         let (value, unreachable_since) = match read(howdah).await {
             Ok((status, workers)) => {
-                (json!({ "time": time, "reachable": true, "status": status, "workers": workers }), None)
+                let rates = read_traffic(howdah, &mut last.traffic).await;
+                let value = json!({
+                    "time": time, "reachable": true, "status": status, "workers": workers, "rates": rates,
+                });
+                (value, None)
             }
             Err(reason) => {
-                let since = last.as_ref().and_then(|reading| reading.unreachable_since).unwrap_or(time);
+                last.traffic.clear();
+                let since = last.reading.as_ref().and_then(|reading| reading.unreachable_since).unwrap_or(time);
                 let value = json!({ "time": time, "reachable": false, "reason": reason, "since": since });
                 (value, Some(since))
             }
         };
-        *last = Some(Reading { at: Instant::now(), value: value.clone(), unreachable_since });
+        last.reading = Some(Reading { at: Instant::now(), value: value.clone(), unreachable_since });
         value
     }
 }
@@ -62,6 +74,13 @@ async fn read(howdah: &Howdah) -> Result<(Value, Map<String, Value>), String> {
         }
     }
     Ok((status, workers))
+}
+
+/// The rates of the last seconds; `None` until there are two readings, and of a howdah without metrics.
+async fn read_traffic(howdah: &Howdah, window: &mut Window) -> Option<Value> {
+    let metrics = howdah.read("/metrics").await.ok().filter(|response| response.rejection().is_none())?;
+    window.add(Counters::read(&metrics.body), Instant::now());
+    window.rates().map(|rates| rates.json())
 }
 
 /// The path of the workers of an application.

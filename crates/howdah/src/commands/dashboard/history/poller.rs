@@ -3,15 +3,17 @@
 //! A reading costs howdah one request for the status, one for the ETag of the configuration, and one for the workers of each
 //! of a few applications: the others have their turn in the next readings.
 
+use crate::api::traffic;
 use crate::commands::dashboard::calls::howdah::Howdah;
 use crate::commands::dashboard::calls::now::{milliseconds, workers_path};
-use crate::commands::dashboard::history::answers::AnswerCounters;
 use crate::commands::dashboard::history::changes;
+use crate::commands::dashboard::history::generations::Generations;
 use crate::commands::dashboard::history::rates::{Counters, Workers, applications};
 use crate::commands::dashboard::history::record::{Change, Mark, MarkKind, Record, Sample};
+use crate::commands::dashboard::history::routes;
 use crate::commands::dashboard::history::store::Store;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,7 +25,10 @@ pub struct Poller<'d> {
     counters: Option<Counters>,
     workers: HashMap<String, Workers>,
     /// `None` if howdah does not count answers.
-    answers: Option<AnswerCounters>,
+    answers: Option<traffic::Counters>,
+    generations: Option<Generations>,
+    /// The applications with a new generation since their workers were read.
+    replaced: HashSet<String>,
     configuration: Option<Active>,
     /// The application after which the next turn begins.
     turn: Option<String>,
@@ -59,6 +64,8 @@ impl<'d> Poller<'d> {
             counters: None,
             workers: HashMap::new(),
             answers: None,
+            generations: None,
+            replaced: HashSet::new(),
             configuration: last_etag.map(|etag| Active { etag, value: None }),
             turn: None,
             was_found: None,
@@ -93,6 +100,7 @@ impl<'d> Poller<'d> {
                 self.counters = None;
                 self.workers.clear();
                 self.answers = None;
+                self.generations = None;
             }
         }
     }
@@ -107,6 +115,16 @@ impl<'d> Poller<'d> {
             self.mark(MarkKind::Router, None, "the router was replaced, or howdah was started again".to_owned());
         }
         self.counters = Some(counters);
+        let generations = Generations::of(&status);
+        let replaced = self.generations.as_ref().map(|former| generations.since(former)).unwrap_or_default();
+        for new in replaced {
+            self.replaced.insert(new.application.clone());
+            // The mark of the configuration explains its generation.
+            if !concern(&changed, &new.application) {
+                self.add(Record::Mark(new.mark(seconds())));
+            }
+        }
+        self.generations = Some(generations);
         self.workers.retain(|name, _| status.pointer("/applications").is_some_and(|all| all.get(name).is_some()));
         for name in self.next_turn(&status) {
             // An application that was removed meanwhile is left out.
@@ -116,8 +134,9 @@ impl<'d> Poller<'d> {
                 if let Some(numbers) = sample.as_mut().and_then(|sample| sample.applications.get_mut(&name)) {
                     numbers.work = Some(workers.work_since(former));
                 }
-                if workers.are_all_new(former) && !concern(&changed, &name) {
-                    let text = "all workers are new: a deploy, a restart, or recycled workers".to_owned();
+                let is_explained = self.replaced.remove(&name) || concern(&changed, &name);
+                if workers.are_all_new(former) && !is_explained {
+                    let text = "all workers are new, from the same release: recycled, or after deaths".to_owned();
                     self.mark(MarkKind::Workers, Some(name.clone()), text);
                 }
             }
@@ -137,14 +156,9 @@ impl<'d> Poller<'d> {
             self.answers = None;
             return Ok(());
         }
-        let counters = AnswerCounters::read(&metrics.body);
+        let counters = traffic::Counters::read(&metrics.body);
         if let (Some(former), Some(sample)) = (&self.answers, sample) {
-            for (name, answers) in counters.since(former) {
-                // Requests that no application has answered have the empty name.
-                if name.is_empty() || sample.applications.contains_key(&name) {
-                    sample.applications.entry(name).or_default().answers = Some(answers);
-                }
-            }
+            routes::add(sample, &counters.since(former));
         }
         self.answers = Some(counters);
         Ok(())

@@ -103,6 +103,7 @@ impl Counters {
             requests: self.requests.checked_sub(former.requests),
             connections: number(status, "/connections/active") + number(status, "/connections/idle"),
             applications: numbers.collect(),
+            routes: Vec::new(),
         }
     }
 

@@ -31,6 +31,23 @@ pub struct Sample {
     /// The applications.
     #[serde(rename = "a")]
     pub applications: BTreeMap<String, Numbers>,
+    /// The routes with most answers, if howdah counts them.
+    #[serde(rename = "o", default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<RouteAnswers>,
+}
+
+/// The answers of a route during an interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RouteAnswers {
+    /// The application; empty for files, proxies and redirects.
+    #[serde(rename = "a", default, skip_serializing_if = "String::is_empty")]
+    pub application: String,
+    /// As in the label `route` of the metrics.
+    #[serde(rename = "r", default, skip_serializing_if = "String::is_empty")]
+    pub route: String,
+    /// Its answers.
+    #[serde(flatten)]
+    pub answers: Answers,
 }
 
 /// An application during an interval. Numbers of processes and requests are those at its end.
@@ -56,7 +73,7 @@ pub struct Numbers {
     pub answers: Option<Answers>,
 }
 
-/// The answers of an application during an interval.
+/// The answers of an application or of a route during an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answers {
     /// The answers with a status of 500 or more.
@@ -65,6 +82,9 @@ pub struct Answers {
     /// All answers, by buckets of their time. Empty buckets at the end are left out.
     #[serde(rename = "b", default, skip_serializing_if = "Vec::is_empty")]
     pub times: Vec<u32>,
+    /// The refused requests, by cause.
+    #[serde(rename = "x", default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<String, u32>,
 }
 
 /// The work of the workers of an application since they were last read.
@@ -109,8 +129,12 @@ pub enum MarkKind {
     Dashboard,
     /// The configuration was changed.
     Configuration,
-    /// All workers of an application are new.
+    /// All workers of an application are new, in the same generation.
     Workers,
+    /// An application has a new generation, from another release.
+    Deploy,
+    /// An application has a new generation from the same release.
+    Restart,
     /// The router was replaced, or howdah was restarted.
     Router,
     /// howdah does not answer.
@@ -148,13 +172,23 @@ mod tests {
             requests: Some(60),
             connections: 3,
             applications: [("a".to_owned(), numbers)].into(),
+            routes: vec![RouteAnswers {
+                application: "a".to_owned(),
+                route: "routes/0".to_owned(),
+                answers: Answers { errors: 1, ..Answers::default() },
+            }],
         };
         let text = serde_json::to_string(&Record::Sample(sample.clone())).unwrap();
-        assert_eq!(text, r#"{"t":7,"s":5.0,"r":60,"c":3,"a":{"a":{"p":2,"a":1,"f":12.5,"u":0.5,"m":1024}}}"#);
+        let expected = concat!(
+            r#"{"t":7,"s":5.0,"r":60,"c":3,"a":{"a":{"p":2,"a":1,"f":12.5,"u":0.5,"m":1024}},"#,
+            r#""o":[{"a":"a","r":"routes/0","e":1}]}"#
+        );
+        assert_eq!(text, expected);
         assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), Record::Sample(sample));
         let idle: Numbers = serde_json::from_str("{}").unwrap();
         assert_eq!(idle, Numbers::default());
-        let counted = Numbers { answers: Some(Answers { errors: 0, times: vec![0, 3] }), ..Numbers::default() };
+        let answers = Answers { times: vec![0, 3], ..Answers::default() };
+        let counted = Numbers { answers: Some(answers), ..Numbers::default() };
         let text = serde_json::to_string(&counted).unwrap();
         assert_eq!((text.as_str(), serde_json::from_str::<Numbers>(&text).unwrap()), (r#"{"h":{"b":[0,3]}}"#, counted));
         let mark = Mark {

@@ -39,6 +39,8 @@ pub enum Call {
     Schema,
     /// The certificates.
     Certificates,
+    /// Drains a server of an upstream, or ends that.
+    Drain,
 }
 
 /// Why there is no such call.
@@ -73,6 +75,7 @@ impl Call {
             "config/check" => (Method::POST, Call::CheckConfiguration),
             "schema" => (Method::GET, Call::Schema),
             "certificates" => (Method::GET, Call::Certificates),
+            "drain" => (Method::POST, Call::Drain),
             _ => Call::of_application(path.strip_prefix("applications/").ok_or(NoCall::NotFound)?)?,
         };
         if *method == expected { Ok(call) } else { Err(NoCall::WrongMethod) }
@@ -111,13 +114,14 @@ impl Call {
             | Call::Leaks(_)
             | Call::Restart(_)
             | Call::CheckConfiguration
+            | Call::Drain
             | Call::ApplyConfiguration => Effect::Change,
         }
     }
 
     /// Whether it changes what runs: `--read-only` forbids it.
     pub fn changes_howdah(&self) -> bool {
-        matches!(self, Call::Restart(_) | Call::ApplyConfiguration)
+        matches!(self, Call::Restart(_) | Call::ApplyConfiguration | Call::Drain)
     }
 }
 
@@ -148,6 +152,8 @@ mod tests {
             ("GET /api/applications/%zz/workers", Err(NoCall::NotFound)),
             ("PUT /api/certificates/x", Err(NoCall::NotFound)),
             ("GET /api/certificates", Ok(Call::Certificates)),
+            ("POST /api/drain", Ok(Call::Drain)),
+            ("GET /api/drain", Err(NoCall::WrongMethod)),
             ("GET /config", Err(NoCall::NotFound)),
             ("GET /status", Err(NoCall::NotFound)),
             ("GET /api/../config", Err(NoCall::NotFound)),
@@ -163,6 +169,7 @@ mod tests {
         for (call, changes) in [
             (Call::Restart("a".to_owned()), true),
             (Call::ApplyConfiguration, true),
+            (Call::Drain, true),
             (Call::CheckConfiguration, false),
             (Call::Profile("a".to_owned()), false),
             (Call::Configuration, false),

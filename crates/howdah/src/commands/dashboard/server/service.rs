@@ -5,7 +5,7 @@ use crate::commands::dashboard::access::sessions::{COOKIE_NAME, Sessions};
 use crate::commands::dashboard::answer::Answer;
 use crate::commands::dashboard::calls::howdah::Howdah;
 use crate::commands::dashboard::calls::now::Now;
-use crate::commands::dashboard::calls::{application, configuration, recordings};
+use crate::commands::dashboard::calls::{application, configuration, recordings, upstream};
 use crate::commands::dashboard::history::poller::seconds;
 use crate::commands::dashboard::history::query::Query;
 use crate::commands::dashboard::history::store::{MAX_SECONDS, Store};
@@ -115,6 +115,7 @@ impl Service {
             Call::ApplyConfiguration => configuration::apply(howdah, body).await,
             Call::Schema => Ok(Answer::file("application/json", howdah_config::SCHEMA.as_bytes())),
             Call::Certificates => configuration::certificates(howdah).await,
+            Call::Drain => upstream::drain(howdah, body).await,
         }
     }
 
@@ -252,7 +253,7 @@ mod tests {
         let headers = [cookie, key, (ORIGIN.as_str(), OWN)];
         assert_eq!(ask(&service, "GET /api/config", &headers, "").0, 200);
         assert_eq!(ask(&service, "POST /api/config/check", &headers, "{}").1, r#"{"valid":true,"warnings":[]}"#);
-        for change in ["POST /api/applications/shop/restart", "PUT /api/config"] {
+        for change in ["POST /api/applications/shop/restart", "PUT /api/config", "POST /api/drain"] {
             let (status, body, _) = ask(&service, change, &headers, "{}");
             assert!(status == 403 && body.contains("--read-only"), "{change}: {body}");
         }

@@ -1,6 +1,12 @@
-//! `howdah top`: what each worker does now, as a table that is printed every second.
+//! `howdah top`: what the applications and each of their workers do now, as tables that are printed every second.
+//!
+//! - [`summary`]: the numbers of applications
+//! - here: the workers
 
-use crate::api::{ApiOptions, ControlApi, application_names, name_segment};
+mod summary;
+
+use crate::api::traffic::{Counters, Rates, Window};
+use crate::api::{ApiOptions, ControlApi, name_segment};
 use crate::terminal::output;
 use crate::terminal::plain::{bytes, plain, text};
 use crate::terminal::table::table;
@@ -8,7 +14,7 @@ use crate::terminal::watch::{self, Report};
 use clap::Args;
 use serde_json::{Map, Value};
 use std::cmp::Reverse;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The options of `howdah top`.
 #[derive(Debug, Args)]
@@ -26,6 +32,13 @@ pub struct TopOptions {
     json: bool,
 }
 
+/// One reading of the control API.
+struct Reading {
+    status: Value,
+    /// The processes of each application, by its name.
+    processes: Map<String, Value>,
+}
+
 /// Time between the two requests of `--once`: howdah measures CPU between two requests.
 const CPU_INTERVAL: Duration = Duration::from_millis(300);
 /// The columns, and the indexes of those that are text.
@@ -41,30 +54,57 @@ impl TopOptions {
     /// The control API gives no valid response, or has no such application.
     pub fn run(&self) -> Result<(), String> {
         let (api, application) = (ControlApi::new(&self.api)?, self.application.as_deref());
-        if self.once { print(&api, application, self.json) } else { watch(&api, application, self.json) }
+        let mut window = Window::default();
+        if self.once {
+            read(&api, application, &mut window)?;
+            std::thread::sleep(CPU_INTERVAL);
+            let reading = read(&api, application, &mut window)?;
+            let report = report(reading, window.rates().as_ref(), application, self.json);
+            output::print(&match report {
+                Report::Json(value) => format!("{value:#}\n"),
+                Report::Text(text) => text,
+            });
+            return Ok(());
+        }
+        watch::watch(|| {
+            let reading = read(&api, application, &mut window)?;
+            Ok(report(reading, window.rates().as_ref(), application, self.json))
+        })
     }
 }
 
-fn print(api: &ControlApi, application: Option<&str>, json: bool) -> Result<(), String> {
-    fetch(api, application)?;
-    std::thread::sleep(CPU_INTERVAL);
-    let all = fetch(api, application)?;
-    output::print(&if json { format!("{:#}\n", Value::Object(all)) } else { describe(&all) });
-    Ok(())
+fn report(reading: Reading, rates: Option<&Rates>, application: Option<&str>, json: bool) -> Report {
+    let Reading { status, mut processes } = reading;
+    if !json {
+        return Report::Text(format!("{}\n{}", summary::describe(&status, rates, application), describe(&processes)));
+    }
+    for (name, value) in &mut processes {
+        value["rates"] = rates.and_then(|rates| rates.of_application(name)).into();
+    }
+    Report::Json(Value::Object(processes))
 }
 
-fn watch(api: &ControlApi, application: Option<&str>, json: bool) -> Result<(), String> {
-    watch::watch(|| {
-        let all = fetch(api, application)?;
-        Ok(if json { Report::Json(Value::Object(all)) } else { Report::Text(describe(&all)) })
-    })
+fn read(api: &ControlApi, application: Option<&str>, window: &mut Window) -> Result<Reading, String> {
+    let status: Value = api.get("/status")?.accepted(None)?.json()?;
+    let metrics = api.get("/metrics")?;
+    // An older howdah has no metrics.
+    if metrics.rejection().is_none() {
+        window.add(Counters::read(&metrics.body), Instant::now());
+    }
+    let processes = read_processes(api, &status, application)?;
+    Ok(Reading { status, processes })
 }
 
-/// The processes of each application, by its name.
-fn fetch(api: &ControlApi, application: Option<&str>) -> Result<Map<String, Value>, String> {
+fn read_processes(api: &ControlApi, status: &Value, application: Option<&str>) -> Result<Map<String, Value>, String> {
     let names = match application {
         Some(name) => vec![name.to_owned()],
-        None => application_names(api)?,
+        None => status
+            .get("applications")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name.clone())
+            .collect(),
     };
     let mut all = Map::new();
     for name in names {
@@ -131,8 +171,9 @@ mod tests {
             ("/status", (200, r#"{"applications": {"blog": {}, "shop": {}}}"#)),
             ("/status/applications/shop/processes", (200, r#"{"workers": []}"#)),
         ]);
-        assert_eq!(fetch(&api, None).map(Value::Object), Ok(json!({ "shop": { "workers": [] } })));
-        assert_eq!(fetch(&api, Some("blog")), Err("None.".to_owned()));
+        let read = |application| read(&api, application, &mut Window::default()).map(|reading| reading.processes);
+        assert_eq!(read(None).map(Value::Object), Ok(json!({ "shop": { "workers": [] } })));
+        assert_eq!(read(Some("blog")), Err("None.".to_owned()));
     }
 
     #[test]
