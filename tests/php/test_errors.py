@@ -161,6 +161,26 @@ def test_the_time_limit_of_one_request_does_not_apply_to_the_next(folder, serve)
     assert server.get("/long.php").text == "long"
 
 
+@pytest.mark.parametrize("options", [[], ["--worker", "worker.php"]], ids=["classic", "worker"])
+def test_a_request_has_the_whole_time_limit_directly_after_others(folder, serve, options):
+    """PHP's timer may keep running between requests that follow each other quickly."""
+    folder.php("worker.php", "while (howdah\\handle_request(fn () => require __DIR__ . $_SERVER['REQUEST_URI'])) { }")
+    folder.php("fast.php", "echo 'fast';")
+    folder.php(
+        "busy.php",
+        """$part = fn ($now, $name) => $now["ru_$name.tv_sec"] + $now["ru_$name.tv_usec"] / 1e6;
+        $used = fn () => $part($now = getrusage(), 'utime') + $part($now, 'stime');
+        for ($end = $used() + 0.6; $used() < $end;) { } echo 'done';""",
+    )
+    folder.php("spin.php", SPIN)
+    server = serve(*options, processes=1, ini={"max_execution_time": "1"})
+    pages = ["fast"] * 20 + ["busy", "busy"] + ["fast"] * 20 + ["spin"]
+    requests = [f"GET /{page}.php HTTP/1.1\r\nHost: a\r\n" for page in pages]
+    answers = server.raw(("\r\n".join(requests) + "Connection: close\r\n\r\n").encode())
+    assert (answers.count(b"fast"), answers.count(b"done"), answers.count(b"HTTP/1.1 500")) == (40, 2, 1)
+    wait_for(lambda: "Maximum execution time of 1 second exceeded" in server.stderr, "the error in the log")
+
+
 def test_an_idle_worker_is_not_subject_to_the_last_time_limit(folder, serve):
     folder.php("index.php", "set_time_limit(1); echo getmypid();")
     server = serve(processes=1)

@@ -8,6 +8,7 @@
  * Nothing here fails: a signal whose handler cannot be set (SIGKILL) could not be changed either. */
 
 #include "howdah_sapi.h"
+#include "process/time_limit.h"
 #include "process/wrap.h"
 #include "zend_signal.h"
 #include <signal.h>
@@ -66,9 +67,14 @@ void howdah_signals_after_boot(void)
 /* Whether PHP checks its handlers when this request starts. */
 void howdah_signals_before_request(void)
 {
+	int checks = requests % CHECK_EVERY == 0;
+
 #ifdef ZEND_SIGNALS
-	SIGG(reset) = requests % CHECK_EVERY == 0;
+	SIGG(reset) = checks;
 #endif
+	if (checks) {
+		howdah_time_limit_check();
+	}
 	requests++;
 }
 
