@@ -12,7 +12,7 @@
 //! - `backends`: `php`, `roadrunner`, `proxy`; `static_files`: the actions that produce a response
 //! - `response`: bodies, compression, failures, the access log
 //! - `request`: a request as routes see it: host, path, client, body
-//! - `http1`, `http2`, `fastcgi_listener`: connections and their clocks, and the strict reading of requests; `connection`:
+//! - `http1`, `http2`, `http3`, `fastcgi_listener`: connections and their clocks, and the strict reading of requests; `connection`:
 //!   what they share
 //! - `net`: listening sockets, TLS, the bytes of a connection
 //! - `file_access`: look-ups and reads in file systems that may hang
@@ -30,6 +30,7 @@ mod fastcgi_listener;
 mod file_access;
 mod http1;
 mod http2;
+mod http3;
 mod net;
 mod process;
 mod product;

@@ -10,9 +10,10 @@ use crate::matching::request::Peer;
 use crate::read::node::{Node, Object};
 
 /// The options of a FastCGI listener, each with the reason why it has none like it.
-const OF_HTTP: [(&str, &str); 3] = [
+const OF_HTTP: [(&str, &str); 4] = [
     ("tls", "the web server in front has TLS"),
     ("http2", "the web server in front has HTTP/2"),
+    ("http3", "the web server in front has HTTP/3"),
     ("redirect", "the web server in front redirects"),
 ];
 

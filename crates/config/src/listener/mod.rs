@@ -18,6 +18,7 @@ use crate::read::scope::Scope;
 use crate::routing::pass::Pass;
 use crate::tls::Tls;
 use crate::tls::acme::Acme;
+use crate::tls::conf_commands::TlsVersions;
 
 pub(crate) const OPTIONS: Options = Options {
     known: &[
@@ -25,6 +26,7 @@ pub(crate) const OPTIONS: Options = Options {
         "redirect",
         "tls",
         "http2",
+        "http3",
         "forwarded",
         "client_ip",
         "backlog",
@@ -53,6 +55,8 @@ pub struct Listener {
     /// Whether clients may use HTTP/2: with TLS, those that offer it in the handshake (the default); without TLS, those
     /// that begin with it.
     pub http2: bool,
+    /// Whether clients may use HTTP/3, over UDP on the same address. Only with TLS 1.3. Default: no.
+    pub http3: bool,
     /// FastCGI instead of HTTP: web servers connect, and howdah runs their scripts.
     pub fastcgi: Option<FastCgiListener>,
     /// The proxies whose headers about the client are trusted; `None`: no proxies.
@@ -84,6 +88,7 @@ pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<Vec<Listene
             return Err(node.error("this listener has HTTPS already; remove \"redirect\" or \"tls\""));
         }
         let tls = object.read("tls", |node| Tls::read(node, scope))?;
+        let http3 = object.read("http3", |node| read_http3(node, &address, tls.as_ref()))?.unwrap_or(false);
         if let Some(acme) = tls.as_ref().and_then(|tls| tls.acme.as_ref())
             && let Some(problem) = other_issuance(acme, &listeners)
         {
@@ -95,6 +100,7 @@ pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<Vec<Listene
             pass,
             redirect,
             http2: object.read("http2", Node::boolean)?.unwrap_or(tls.is_some()),
+            http3,
             tls,
             fastcgi,
             forwarded: Forwarded::read(&object)?,
@@ -113,6 +119,23 @@ fn other_issuance(acme: &Acme, listeners: &[Listener]) -> Option<String> {
             Some((listener, acme.domains.iter().find(|domain| other.domains.contains(domain))?))
         })?;
     Some(format!("{} has other options in listeners/{}; write the same in both", quoted(domain), other.address))
+}
+
+/// HTTP/3 has no form without TLS 1.3, and none on a Unix socket.
+fn read_http3(node: &Node<'_>, address: &Address, tls: Option<&Tls>) -> Result<bool, Error> {
+    if !node.boolean()? {
+        return Ok(false);
+    }
+    if !matches!(address, Address::Tcp(_)) {
+        return Err(node.error("HTTP/3 needs a port, and this listener has a Unix socket; remove \"http3\""));
+    }
+    match tls {
+        None => Err(node.error("HTTP/3 is always encrypted; add \"tls\", or remove \"http3\"")),
+        Some(tls) if tls.policy.versions == TlsVersions::Tls12 => Err(node.error(
+            "HTTP/3 needs TLS 1.3, which \"conf_commands\" of \"tls\" disables; allow it, or remove \"http3\"",
+        )),
+        Some(_) => Ok(true),
+    }
 }
 
 /// -1 is the system's limit.
@@ -146,6 +169,17 @@ mod tests {
             let expected = options != r#", "http2": false"#;
             assert_eq!(Configuration::parse(&text).expect(options).listeners[0].http2, expected, "{options} with TLS");
         }
+    }
+
+    #[test]
+    fn http3_is_off_unless_it_is_asked_for() {
+        for (options, expected) in [("", false), (r#", "http3": true"#, true), (r#", "http3": false"#, false)] {
+            let text = format!(
+                r#"{{"routes": [], "listeners": {{"*:1": {{"pass": "routes", "tls": {{"certificate": "c"}}{options}}}}}}}"#
+            );
+            assert_eq!(Configuration::parse(&text).expect(options).listeners[0].http3, expected, "{options}");
+        }
+        parse(r#"{"*:80": {"pass": "routes", "http3": false}}"#).expect("it is off without TLS, too");
     }
 
     #[test]
@@ -189,11 +223,28 @@ mod tests {
             ),
             (
                 r#"{"unix:/x/y": "routes"}"#,
-                "listeners/unix:%2Fx%2Fy: expected an object, found the string \"routes\"; its options are \"pass\", \"redirect\", \"tls\", \"http2\", \"forwarded\", \"client_ip\" and others",
+                "listeners/unix:%2Fx%2Fy: expected an object, found the string \"routes\"; its options are \"pass\", \"redirect\", \"tls\", \"http2\", \"http3\", \"forwarded\" and others",
             ),
             (
                 r#"{"*:80": {"pass": "routes", "http2": "h2c"}}"#,
                 "listeners/*:80/http2: expected true or false, found the string \"h2c\"",
+            ),
+            (
+                r#"{"*:80": {"pass": "routes", "http3": true}}"#,
+                "listeners/*:80/http3: HTTP/3 is always encrypted; add \"tls\", or remove \"http3\"",
+            ),
+            (
+                r#"{"unix:/x": {"pass": "routes", "tls": {"certificate": "c"}, "http3": true}}"#,
+                "listeners/unix:%2Fx/http3: HTTP/3 needs a port, and this listener has a Unix socket; remove \"http3\"",
+            ),
+            (
+                r#"{"*:80": {"pass": "routes", "tls": {"certificate": "c", "conf_commands": {"MaxProtocol": "TLSv1.2"}}, "http3": true}}"#,
+                "listeners/*:80/http3: HTTP/3 needs TLS 1.3, which \"conf_commands\" of \"tls\" disables; allow it, \
+                 or remove \"http3\"",
+            ),
+            (
+                r#"{"*:80": {"pass": "routes", "http3": "h3"}}"#,
+                "listeners/*:80/http3: expected true or false, found the string \"h3\"",
             ),
             ("[]", "listeners: expected an object, found an array"),
         ];

@@ -68,7 +68,7 @@ pub enum ToRouter {
         /// The generation.
         generation: u64,
     },
-    /// Keep a listening socket that a configuration will name. Descriptors: the socket.
+    /// Keep a listening socket, or a socket of QUIC, that a configuration will name. Descriptors: the socket.
     AddListener {
         /// Its number, unique for the life of the supervisor.
         id: u64,
@@ -130,6 +130,8 @@ pub struct RouterBoot {
     pub threads: u16,
     /// The marker of the pipe of the spans.
     pub span_marker: u64,
+    /// The secret by which a router recognizes what its predecessor has issued: connection IDs and tokens of QUIC.
+    pub quic_secret: [u8; 32],
 }
 
 /// A generation that a router submits requests to.
@@ -243,6 +245,8 @@ pub struct RouterConfiguration {
     pub version: u64,
     /// The numbers of its listening sockets, in the order of its text. Other sockets are closed.
     pub listeners: Vec<u64>,
+    /// The sockets of QUIC, by the listeners that have HTTP/3. Other sockets are closed.
+    pub quic_sockets: BTreeMap<u64, u64>,
     /// The generation of each application. Other generations are released.
     pub generations: BTreeMap<String, u64>,
     /// Whether an access log is among the descriptors.

@@ -16,4 +16,9 @@ pub trait ConnectionClock {
 
     /// Ends the connection after its current requests.
     fn drain(&self);
+
+    /// Whether the connection is one of QUIC.
+    fn is_quic(&self) -> bool {
+        false
+    }
 }

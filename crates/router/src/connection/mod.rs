@@ -2,12 +2,17 @@
 //!
 //! - `clock`: a connection as its thread sees it: its time is checked, and it can be drained
 //! - `limits`: limits that are not configured; `refusal`: why a request is refused before it is routed
+//! - `request_head`: strictness for heads in frames, and the form that all versions share; `response_head`: without the
+//!   headers of HTTP/1's connections; `head_memory`: how much memory the requests of a client take
 //! - `framing`: the end of a response, in protocols that are not HTTP/1
 //! - `interim_limit`: how much may precede a response; `rejection`: log lines about bytes that are not a request
 
 pub mod clock;
 pub mod framing;
+pub mod head_memory;
 pub mod interim_limit;
 pub mod limits;
 pub mod refusal;
 pub mod rejection;
+pub mod request_head;
+pub mod response_head;

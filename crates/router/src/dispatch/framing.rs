@@ -32,12 +32,12 @@ pub fn of<B: Body>(request: &Parts, response: &Response<B>, is_behind_web_server
     }
 }
 
-/// HTTP/1.1 announces the end of a connection, HTTP/1.0 that the connection stays, and HTTP/2 nothing.
+/// HTTP/1.1 announces the end of a connection, HTTP/1.0 that the connection stays, and later versions nothing.
 fn connection(request: &Parts, response: &HeaderMap) -> Option<&'static str> {
     let closes = has_option(response, b"close");
     match request.version {
         Version::HTTP_10 => (!closes && has_option(&request.headers, b"keep-alive")).then_some("keep-alive"),
-        Version::HTTP_2 => None,
+        Version::HTTP_2 | Version::HTTP_3 => None,
         _ => (closes || has_option(&request.headers, b"close")).then_some("close"),
     }
 }

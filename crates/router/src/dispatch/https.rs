@@ -1,5 +1,5 @@
 //! The duties of a listener for HTTPS before and after the routes: its redirect to HTTPS, the same URL with another scheme;
-//! its demand for a certificate of the client; and `Strict-Transport-Security`.
+//! its demand for a certificate of the client; `Strict-Transport-Security`, and `Alt-Svc` for HTTP/3.
 //!
 //! A certificate authority asks for `/.well-known/acme-challenge/` over plain HTTP: those requests are passed on, if the
 //! listener has a destination for them.
@@ -10,9 +10,11 @@ use crate::request::subject::Subject;
 use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_config::Listener;
-use http::header::{HeaderValue, STRICT_TRANSPORT_SECURITY};
-use http::{HeaderMap, Method, StatusCode};
+use http::header::{ALT_SVC, HeaderValue, STRICT_TRANSPORT_SECURITY};
+use http::{HeaderMap, Method, StatusCode, Version};
 
+/// For how long a client may remember that there is HTTP/3.
+const ALT_SVC_SECONDS: u32 = 86_400;
 const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
 
 /// The status and the `Location` for a request; `None` if the listener redirects nothing, or not this request.
@@ -61,6 +63,16 @@ pub fn check_certificate(listener: &Listener, peer: &Peer) -> Result<(), Failure
         return Err(Failure::Forbidden);
     }
     Ok(())
+}
+
+/// Announces HTTP/3 to the clients of the other versions, unless the application has chosen its own `Alt-Svc`.
+pub fn add_alt_svc(listener: &Listener, peer: &Peer, version: Version, headers: &mut HeaderMap) {
+    if listener.http3
+        && version != Version::HTTP_3
+        && let Ok(value) = HeaderValue::from_str(&format!("h3=\":{}\"; ma={ALT_SVC_SECONDS}", peer.server_port))
+    {
+        headers.entry(ALT_SVC).or_insert(value);
+    }
 }
 
 /// Adds `Strict-Transport-Security`, unless the application has chosen its own.

@@ -136,6 +136,7 @@ async fn respond(
     }
     if let Some(listener) = view.listener(peer.listener) {
         https::add_hsts(listener, &peer, response.headers_mut());
+        https::add_alt_svc(listener, &peer, parts.version, response.headers_mut());
     }
     if !clock.is_behind_web_server() {
         let server = if http.server_version { product::SOFTWARE } else { product::NAME };

@@ -6,7 +6,7 @@
 //! own ([`stream`](crate::http2::stream)), and its end leaves the others alone.
 
 use crate::connection::clock::ConnectionClock;
-use crate::http2::head_memory::{HeadMemory, HeldHead};
+use crate::connection::head_memory::{HeadMemory, HeldHead};
 use crate::http2::send_room::SendRoom;
 use crate::net::load::Load;
 use howdah_config::Http;

@@ -6,7 +6,7 @@
 
 use crate::connection::framing::has_body;
 use crate::http2::clock::{MultiplexedClock, OpenStream};
-use crate::http2::response_head;
+use crate::connection::response_head;
 use crate::http2::stream_clock::StreamClock;
 use crate::http2::tunnel;
 use bytes::Bytes;

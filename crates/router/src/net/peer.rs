@@ -6,6 +6,7 @@ use super::transport::Accepted;
 use howdah_config::Scheme;
 use std::cell::Cell;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -62,6 +63,34 @@ impl Peer {
                 handshake: Cell::new(None),
             },
         })
+    }
+
+    /// Both ends of a connection of QUIC, on this listener.
+    pub fn of_quic(remote: SocketAddr, local: SocketAddr, tls: Negotiated, listener: u64) -> Peer {
+        Peer {
+            remote_addr: remote.ip().to_canonical().to_string().into(),
+            remote_port: remote.port().to_string(),
+            server_addr: local.ip().to_canonical().to_string(),
+            server_port: local.port().to_string(),
+            listener,
+            tls: Some(tls),
+            front: None,
+            handshake: Cell::new(None),
+        }
+    }
+
+    /// The same, after the client has moved to another address.
+    pub fn moved_to(&self, remote: SocketAddr) -> Peer {
+        Peer {
+            remote_addr: remote.ip().to_canonical().to_string().into(),
+            remote_port: remote.port().to_string(),
+            server_addr: self.server_addr.clone(),
+            server_port: self.server_port.clone(),
+            listener: self.listener,
+            tls: self.tls.clone(),
+            front: None,
+            handshake: Cell::new(self.handshake.take()),
+        }
     }
 
     /// The scheme of the client's URL.

@@ -9,6 +9,7 @@ use howdah_channel::WorkerId;
 use rustls::ServerConfig;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
+use std::net::UdpSocket;
 use std::sync::Arc;
 
 /// A command to a thread.
@@ -40,6 +41,8 @@ pub struct Reconfiguration {
     pub snapshot: Arc<Snapshot>,
     /// Its listening sockets by number.
     pub listeners: Arc<BTreeMap<u64, Arc<Listening>>>,
+    /// The sockets of QUIC of the listeners with HTTP/3, by the numbers of these listeners.
+    pub quic_sockets: Arc<BTreeMap<u64, UdpSocket>>,
     /// Dropped when the configuration is active on the thread.
     pub done: Arc<ReportOnDrop>,
 }

@@ -37,7 +37,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::fs::File;
+use rustix::net::{SocketType, sockopt};
 use std::io::{self, Read, Seek};
+use std::net::UdpSocket;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -50,6 +52,7 @@ struct RouterProcess {
     commands: Vec<mpsc::UnboundedSender<ThreadCommand>>,
     loads: Arc<[Arc<Load>]>,
     listeners: BTreeMap<u64, Arc<Listening>>,
+    quic_sockets: BTreeMap<u64, UdpSocket>,
     tls: TlsConfigs,
     /// The listeners with TLS of the active configuration, in its order.
     tls_listeners: Vec<u64>,
@@ -127,6 +130,7 @@ impl RouterProcess {
                 limit: Arc::clone(&limit),
                 descriptors,
                 counters: Arc::clone(counters),
+                quic_secret: boot.quic_secret,
                 supervisor: supervisor.clone(),
                 commands: receiver,
             };
@@ -146,6 +150,7 @@ impl RouterProcess {
             commands,
             loads,
             listeners: BTreeMap::new(),
+            quic_sockets: BTreeMap::new(),
             tls: TlsConfigs::default(),
             tls_listeners: Vec::new(),
             upstream_tls: UpstreamTlsConfigs::default(),
@@ -166,7 +171,12 @@ impl RouterProcess {
         match message {
             ToRouter::AddGeneration(boot) => self.add_generation(boot, descriptors)?,
             ToRouter::AddListener { id } => {
-                self.listeners.insert(id, Arc::new(Listening::new(next(&mut descriptors)?)?));
+                let socket = next(&mut descriptors)?;
+                if sockopt::socket_type(&socket)? == SocketType::DGRAM {
+                    self.quic_sockets.insert(id, socket.into());
+                } else {
+                    self.listeners.insert(id, Arc::new(Listening::new(socket)?));
+                }
             }
             ToRouter::AddHttpGeneration(boot) => {
                 let generation = Arc::new(HttpGeneration::new(&boot, &self.supervisor)?);
@@ -345,6 +355,10 @@ impl RouterProcess {
         self.tls_listeners = tls.iter().map(|(id, _)| *id).collect();
         let tls = tls.into_iter().collect();
         self.listeners.retain(|id, _| new.listeners.contains(id));
+        self.quic_sockets.retain(|id, _| new.quic_sockets.values().any(|named| named == id));
+        let quic_sockets = new.quic_sockets.iter().filter_map(|(listener, id)| Some((*listener, self.quic_sockets.get(id)?)));
+        let quic_sockets = quic_sockets.map(|(listener, socket)| Ok((listener, socket.try_clone()?)));
+        let quic_sockets: BTreeMap<u64, UdpSocket> = quic_sockets.collect::<io::Result<_>>()?;
         let (mut generations, mut http_generations) = (BTreeMap::new(), BTreeMap::new());
         let (mut roadrunner_generations, mut fastcgi_generations) = (BTreeMap::new(), BTreeMap::new());
         for (application, id) in &new.generations {
@@ -384,6 +398,7 @@ impl RouterProcess {
                 access_log,
             }),
             listeners: Arc::new(self.listeners.clone()),
+            quic_sockets: Arc::new(quic_sockets),
             done: Arc::new(self.supervisor.send_on_drop(FromRouter::Configured { version })),
         };
         self.has_configuration = true;
@@ -469,6 +484,7 @@ impl RouterProcess {
     /// Passes deaths of workers on until all threads have finished.
     fn drain(mut self) -> io::Result<()> {
         self.listeners.clear();
+        self.quic_sockets.clear();
         while self.threads.iter().any(|thread| !thread.is_finished()) {
             poll(&mut [PollFd::new(self.control.as_fd(), PollFlags::POLLIN)], PollTimeout::from(20u8))?;
             match self.control.receive_long() {

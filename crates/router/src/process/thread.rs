@@ -19,12 +19,17 @@ use crate::http1::clock::Clock;
 use crate::http2;
 use crate::http2::clock::MultiplexedClock;
 use crate::http2::request_body::RequestBody;
+use crate::http3;
+use crate::http3::clock::QuicClock;
+use crate::http3::listener::{Handshake, QuicListener};
+use crate::http3::request_body::RequestBody as Http3Body;
 use crate::net::accept::{self, Accepting, Acceptor, Entrance};
 use crate::net::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::net::load::Load;
 use crate::net::peer::Peer;
 use crate::net::shortage::Shortage;
 use crate::net::socket::Socket;
+use crate::net::tls::Negotiated;
 use crate::net::transport::{Accepted, Transport};
 use crate::process::client::{self, Client};
 use crate::process::command::{Reconfiguration, ThreadCommand};
@@ -44,9 +49,11 @@ use hyper::Request;
 use hyper::body::Incoming;
 use nix::sys::resource::{Resource, getrlimit};
 use rustix::io::Errno;
+use rustls::ServerConfig;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,6 +74,8 @@ pub struct Setup {
     pub descriptors: u64,
     /// The memory that it counts in.
     pub counters: Arc<Counters>,
+    /// By which it recognizes what another router has issued to clients of QUIC.
+    pub quic_secret: [u8; 32],
     /// Receives reports of the thread.
     pub supervisor: SupervisorLink,
     /// Its commands.
@@ -85,6 +94,9 @@ struct Thread {
     warming: RefCell<HashMap<u64, Warming>>,
     /// The listeners, by number.
     accepting: RefCell<HashMap<u64, Accepting<Arc<ReportOnDrop>>>>,
+    /// The sockets of QUIC that this thread has, by listener.
+    quic_listeners: RefCell<HashMap<u64, QuicListener>>,
+    quic_secret: [u8; 32],
     draining: Cell<bool>,
     /// Makes the event loop run another round instead of sleeping.
     stay_awake: Notify,
@@ -144,6 +156,8 @@ async fn serve(setup: Setup) {
         health_checks: HealthChecks::default(),
         warming: RefCell::default(),
         accepting: RefCell::default(),
+        quic_listeners: RefCell::default(),
+        quic_secret: setup.quic_secret,
         draining: Cell::new(false),
         stay_awake: Notify::new(),
         all_threads: setup.all_threads,
@@ -173,6 +187,10 @@ async fn serve(setup: Setup) {
                 }
             }
         }
+    }
+    let quic_listeners = thread.quic_listeners.take();
+    for listener in quic_listeners.values() {
+        listener.sent_last_packets().await;
     }
     thread.dispatcher.access_log.borrow_mut().flush();
     CURRENT.with_borrow_mut(Option::take);
@@ -275,6 +293,40 @@ async fn serve_http2(thread: &Rc<Thread>, registered: &Registered<'_>, socket: S
     http2::connection::serve(clock, socket, read_before, Rc::new(peer), max_concurrent_streams, answer).await;
 }
 
+/// Serves a connection of QUIC, from its handshake to its end.
+async fn serve_http3(thread: Rc<Thread>, handshake: Handshake, local: SocketAddr, listener: u64, _permit: ConnectionPermit) {
+    let _open = thread.load().connection_began();
+    count(Scalar::Accepted);
+    let _closed = CountsOnDrop(Scalar::Closed);
+    let (client, began) = (handshake.remote(), Instant::now());
+    let connection = match handshake.complete().await {
+        Ok(connection) => connection,
+        Err(reason) => {
+            count(Scalar::TlsFailed);
+            return tracing::debug!(%client, reason, "a QUIC handshake failed");
+        }
+    };
+    count(Scalar::Tls13);
+    let local = SocketAddr::new(connection.local_ip().unwrap_or(local.ip()), local.port());
+    let negotiated = Negotiated::of_quic(connection.peer_identity());
+    let peer = Peer::of_quic(connection.remote_address(), local, negotiated, listener);
+    peer.handshake.set(Some((began, Instant::now())));
+    let clock = {
+        let view = thread.dispatcher.views.of_listener(listener);
+        let is_draining = thread.is_draining(listener) || !thread.quic_listeners.borrow().contains_key(&listener);
+        let http = &view.configuration().settings.http;
+        Rc::new(QuicClock::new(Arc::clone(thread.load()), listener, is_draining, http))
+    };
+    let _registered = thread.connections.register(Rc::clone(&clock) as Rc<dyn ConnectionClock>);
+    let dispatcher = Rc::clone(&thread.dispatcher);
+    let answer = move |peer, clock, request: Request<Http3Body>| {
+        inject("connection", request.uri().path());
+        let request = request.map(IncomingBody::of_http3);
+        dispatch::answer(Rc::clone(&dispatcher), peer, RequestClock::Http3(clock), request)
+    };
+    http3::connection::serve(clock, connection, peer, answer).await;
+}
+
 async fn serve_fastcgi(thread: &Rc<Thread>, transport: Transport, peer: Peer) {
     let listener = peer.listener;
     let clock = Rc::new(FastCgiClock::new(Arc::clone(thread.load()), listener, thread.is_draining(listener)));
@@ -286,6 +338,13 @@ async fn serve_fastcgi(thread: &Rc<Thread>, transport: Transport, peer: Peer) {
         dispatch::answer(Rc::clone(&dispatcher), peer, RequestClock::FastCgi(clock), request)
     };
     fastcgi_listener::connection::serve(clock, transport, peer, thread.limit.max(), answer).await;
+}
+
+/// Sets the settings of connections. A configuration without a suite for QUIC was refused before.
+fn configure_quic(listener: &QuicListener, tls: &ServerConfig, streams: u32) {
+    if let Err(error) = listener.configure(tls, streams) {
+        tracing::error!(%error, "a listener cannot have HTTP/3: its TLS has no suite for it");
+    }
 }
 
 // === impl Thread ===
@@ -319,6 +378,11 @@ impl Thread {
                 let accepting = self.accepting.borrow();
                 let known = configs.iter().filter_map(|(id, config)| Some((accepting.get(id)?, config)));
                 known.for_each(|(accepting, config)| accepting.set_tls(Some(Arc::clone(config))));
+                let view = self.dispatcher.views.active();
+                let streams = view.configuration().settings.http.http2.max_concurrent_streams;
+                let quic_listeners = self.quic_listeners.borrow();
+                let known = configs.iter().filter_map(|(id, config)| Some((quic_listeners.get(id)?, config)));
+                known.for_each(|(listener, config)| configure_quic(listener, config, streams));
             }
             ThreadCommand::WarmUp(order) => {
                 let (id, port) = (order.generation.id, self.ports.port(&order.generation));
@@ -336,6 +400,7 @@ impl Thread {
                 self.draining.set(true);
                 self.health_checks.stop();
                 self.accepting.borrow_mut().clear();
+                self.quic_listeners.borrow().values().for_each(QuicListener::stop);
                 self.connections.drain(|_| true);
             }
         }
@@ -372,7 +437,46 @@ impl Thread {
                 },
             }
         }
-        self.connections.drain(|clock| !snapshot.listeners.contains_key(&clock.listener()));
+        self.configure_quic(new);
+        let quic_listeners = self.quic_listeners.borrow();
+        self.connections.drain(|clock| {
+            !snapshot.listeners.contains_key(&clock.listener())
+                || clock.is_quic() && !quic_listeners.contains_key(&clock.listener())
+        });
+    }
+
+    /// Opens the sockets of QUIC that this thread has in this configuration, and stops the others. Each listener's socket
+    /// belongs to one thread.
+    fn configure_quic(self: &Rc<Self>, new: &Reconfiguration) {
+        let mut listeners = self.quic_listeners.borrow_mut();
+        listeners.retain(|id, listener| {
+            let is_kept = new.quic_sockets.contains_key(id);
+            if !is_kept {
+                listener.stop();
+            }
+            is_kept
+        });
+        let streams = new.snapshot.configuration.settings.http.http2.max_concurrent_streams;
+        let is_own = |id: u64| id % self.loads.len() as u64 == self.index as u64;
+        for (id, socket) in new.quic_sockets.iter().filter(|(id, _)| is_own(**id)) {
+            let Some(tls) = new.snapshot.tls.get(id) else { continue };
+            if let Some(listener) = listeners.get(id) {
+                configure_quic(listener, tls, streams);
+                continue;
+            }
+            let opened = socket.try_clone().and_then(|socket| QuicListener::open(socket, self.quic_secret));
+            match opened.and_then(|listener| Ok((listener.local_addr()?, listener))) {
+                Ok((local, mut listener)) => {
+                    configure_quic(&listener, tls, streams);
+                    let (thread, id) = (Rc::clone(self), *id);
+                    let permitting = Rc::clone(self);
+                    let serve = move |handshake, permit| serve_http3(Rc::clone(&thread), handshake, local, id, permit);
+                    spawn_essential(listener.accept(move || permitting.permit(), serve));
+                    listeners.insert(id, listener);
+                }
+                Err(error) => tracing::error!(%error, "a thread cannot watch a socket of HTTP/3 (see `ulimit -n`)"),
+            }
+        }
     }
 
     fn prepare_to_sleep(&self) {

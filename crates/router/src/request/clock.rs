@@ -4,19 +4,22 @@ use crate::connection::refusal::HeadRefusal;
 use crate::fastcgi_listener::clock::FastCgiClock;
 use crate::http1::clock::Clock;
 use crate::http2::stream_clock::StreamClock;
+use crate::http3;
 use http::{HeaderMap, StatusCode};
 use hyper::upgrade::Upgraded;
 use std::any::Any;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// The clock of a request: its connection's own with HTTP/1, and that of its stream with HTTP/2.
+/// The clock of a request: its connection's own with HTTP/1, and that of its stream with HTTP/2 and HTTP/3.
 #[derive(Clone)]
 pub enum RequestClock {
     /// The only current request of its connection.
     Http1(Rc<Clock>),
     /// One of several.
     Http2(Rc<StreamClock>),
+    /// One of several.
+    Http3(Rc<http3::stream_clock::StreamClock>),
     /// The only current request of a web server's connection.
     FastCgi(Rc<FastCgiClock>),
 }
@@ -24,11 +27,12 @@ pub enum RequestClock {
 // === impl RequestClock ===
 
 impl RequestClock {
-    /// When the first byte of the request came; with HTTP/2, the last byte of its head.
+    /// When the first byte of the request came; with HTTP/2 and HTTP/3, the last byte of its head.
     pub fn since(&self) -> Instant {
         match self {
             RequestClock::Http1(clock) => clock.request_since(),
             RequestClock::Http2(clock) => clock.since(),
+            RequestClock::Http3(clock) => clock.since(),
             RequestClock::FastCgi(clock) => clock.request_since(),
         }
     }
@@ -38,6 +42,7 @@ impl RequestClock {
         match self {
             RequestClock::Http1(clock) => clock.refusal(),
             RequestClock::Http2(clock) => clock.refusal(),
+            RequestClock::Http3(clock) => clock.refusal(),
             RequestClock::FastCgi(clock) => clock.refusal(),
         }
     }
@@ -47,6 +52,7 @@ impl RequestClock {
         match self {
             RequestClock::Http1(clock) => clock.inform(status, headers),
             RequestClock::Http2(clock) => clock.inform(status, headers),
+            RequestClock::Http3(clock) => clock.inform(status, headers),
             // CGI has no place for them.
             RequestClock::FastCgi(_) => {}
         }
@@ -57,6 +63,7 @@ impl RequestClock {
         match self {
             RequestClock::Http1(clock) => clock.hold(value),
             RequestClock::Http2(clock) => clock.hold(value),
+            RequestClock::Http3(clock) => clock.hold(value),
             RequestClock::FastCgi(clock) => clock.hold(value),
         }
     }
@@ -66,6 +73,7 @@ impl RequestClock {
         match self {
             RequestClock::Http1(clock) => clock.keep_tunnel(upstream),
             RequestClock::Http2(clock) => clock.keep_tunnel(upstream),
+            RequestClock::Http3(clock) => clock.keep_tunnel(upstream),
             // A web server passes no `Upgrade` on, so that no request asks for one.
             RequestClock::FastCgi(_) => drop(upstream),
         }
@@ -81,6 +89,7 @@ impl RequestClock {
         match self {
             RequestClock::Http1(clock) => clock.request_ended(),
             RequestClock::Http2(clock) => clock.request_ended(),
+            RequestClock::Http3(clock) => clock.request_ended(),
             RequestClock::FastCgi(clock) => clock.request_ended(),
         }
     }

@@ -1,13 +1,14 @@
 //! A request's body as it comes from the client, and the treatment of a body that no action reads.
 //!
 //! The connection can go on only after a body that was read to its end. If the rest of a body has already arrived, it is
-//! read and dropped. If it has not, the response announces the end of the connection. (With HTTP/2, a body belongs to its
+//! read and dropped. If it has not, the response announces the end of the connection. (With HTTP/2 and HTTP/3, a body belongs to its
 //! stream: the rest is never waited for. A FastCGI
 //! connection is closed by itself.)
 
 use crate::fastcgi_listener::request_body::RequestBody as FastCgiBody;
 use crate::http1::clock::Clock;
 use crate::http2::request_body::RequestBody;
+use crate::http3;
 use bytes::Bytes;
 use http::header::EXPECT;
 use http::request::Parts;
@@ -38,6 +39,7 @@ struct Received {
 enum VersionedBody {
     Http1(hyper::body::Incoming, Rc<Clock>),
     Http2(RequestBody),
+    Http3(Box<http3::request_body::RequestBody>),
     FastCgi(FastCgiBody),
 }
 
@@ -59,6 +61,14 @@ impl IncomingBody {
             return IncomingBody { received: None };
         }
         IncomingBody::of(VersionedBody::Http2(body))
+    }
+
+    /// The body of a stream of HTTP/3.
+    pub fn of_http3(body: http3::request_body::RequestBody) -> IncomingBody {
+        if body.is_end_stream() {
+            return IncomingBody { received: None };
+        }
+        IncomingBody::of(VersionedBody::Http3(Box::new(body)))
     }
 
     /// The body of a request from a web server.
@@ -113,7 +123,7 @@ impl UnreadBody {
             return true;
         }
         match &*received.body.borrow() {
-            VersionedBody::Http2(_) | VersionedBody::FastCgi(_) => return true,
+            VersionedBody::Http2(_) | VersionedBody::Http3(_) | VersionedBody::FastCgi(_) => return true,
             // Reading would request the body from a client that waits for `100 Continue`.
             VersionedBody::Http1(_, clock) if !clock.has_come() || request.headers.contains_key(EXPECT) => {
                 return false;
@@ -161,6 +171,7 @@ impl Body for VersionedBody {
         match self.get_mut() {
             VersionedBody::Http1(body, _) => Pin::new(body).poll_frame(context).map_err(io::Error::other),
             VersionedBody::Http2(body) => Pin::new(body).poll_frame(context).map_err(io::Error::other),
+            VersionedBody::Http3(body) => Pin::new(&mut **body).poll_frame(context),
             VersionedBody::FastCgi(body) => Pin::new(body).poll_frame(context),
         }
     }
@@ -169,6 +180,7 @@ impl Body for VersionedBody {
         match self {
             VersionedBody::Http1(body, _) => body.is_end_stream(),
             VersionedBody::Http2(body) => body.is_end_stream(),
+            VersionedBody::Http3(body) => body.is_end_stream(),
             VersionedBody::FastCgi(body) => body.is_end_stream(),
         }
     }
@@ -177,6 +189,7 @@ impl Body for VersionedBody {
         match self {
             VersionedBody::Http1(body, _) => body.size_hint(),
             VersionedBody::Http2(body) => body.size_hint(),
+            VersionedBody::Http3(body) => body.size_hint(),
             VersionedBody::FastCgi(body) => body.size_hint(),
         }
     }

@@ -291,6 +291,7 @@ impl TracedHead<'_> {
         let version = match self.version {
             Version::HTTP_10 => "1.0",
             Version::HTTP_2 => "2",
+            Version::HTTP_3 => "3",
             _ => "1.1",
         };
         let mut attributes = vec![

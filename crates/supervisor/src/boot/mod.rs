@@ -110,11 +110,13 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         has_configuration: start.recognised.is_none(),
     };
     let acme = AcmeControl::new(router_account.account.clone(), certificates.accounts());
+    let mut quic_secret = [0; 32];
+    getrandom::fill(&mut quic_secret).map_err(|error| format!("the system has no random bytes: {error}"))?;
     let spans = Arc::new(SpanPipe::open().map_err(system)?);
     let runtime = Runtime {
         stage: Stage::Booting,
         generations: Generations::new(threads),
-        router: RouterHandle::new(router_account, threads, Arc::clone(&spans)),
+        router: RouterHandle::new(router_account, threads, quic_secret, Arc::clone(&spans)),
         exporter: ExporterHandle::new(spans),
         listeners: Listeners::default(),
         certificates,

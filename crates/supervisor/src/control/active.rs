@@ -20,6 +20,8 @@ pub struct ActiveConfiguration {
     pub failures: BTreeMap<String, String>,
     /// The listening sockets, in the order of the configuration.
     pub listeners: Vec<u64>,
+    /// The sockets of QUIC, by the listeners that have HTTP/3.
+    pub quic_sockets: BTreeMap<u64, u64>,
     /// The access to each of them.
     pub socket_access: Vec<SocketAccess>,
     /// The listening socket of `settings/metrics`.
@@ -40,15 +42,21 @@ impl ActiveConfiguration {
             generations: BTreeMap::new(),
             failures: BTreeMap::new(),
             listeners: Vec::new(),
+            quic_sockets: BTreeMap::new(),
             metrics_listener: None,
             socket_access: Vec::new(),
             access_log: None,
         }
     }
 
-    /// All its listening sockets.
+    /// All its sockets.
     pub fn sockets(&self) -> Vec<u64> {
-        self.listeners.iter().copied().chain(self.metrics_listener).collect()
+        self.sockets_of_router().chain(self.metrics_listener).collect()
+    }
+
+    /// The sockets that the router gets.
+    pub fn sockets_of_router(&self) -> impl Iterator<Item = u64> {
+        self.listeners.iter().chain(self.quic_sockets.values()).copied()
     }
 
     /// Takes over the access log of the other configuration if both write to the same file: that one may have been

@@ -24,6 +24,8 @@ use std::sync::{Mutex, PoisonError};
 const SOCKET_MODE: u32 = 0o660;
 /// Only the owner may connect to the control API.
 const CONTROL_MODE: u32 = 0o600;
+/// The datagrams that wait in the kernel while the router is busy, or is replaced.
+const UDP_BUFFER_BYTES: usize = 2 << 20;
 /// Held while the process has another mask of modes.
 static UMASK: Mutex<()> = Mutex::new(());
 /// Used if the kernel's limit cannot be read.
@@ -90,6 +92,8 @@ struct Socket {
     configured: Address,
     /// Where it listens, with the port that the kernel chose.
     address: Address,
+    /// The listener beside which it is for QUIC; `None` for a listening socket.
+    quic_of: Option<u64>,
     /// Removed when the socket is closed.
     _file: Option<SocketFile>,
 }
@@ -108,7 +112,8 @@ struct SocketFile {
 impl Listeners {
     /// The socket with this address, if it is open already.
     pub fn find(&self, address: &Address) -> Option<u64> {
-        self.sockets.iter().find(|(_, socket)| socket.configured == *address).map(|(id, _)| *id)
+        let mut listening = self.sockets.iter().filter(|(_, socket)| socket.quic_of.is_none());
+        listening.find(|(_, socket)| socket.configured == *address).map(|(id, _)| *id)
     }
 
     /// Opens a socket with this address. Clients can connect after [`Self::listen`]. Returns the socket's number.
@@ -125,6 +130,22 @@ impl Listeners {
         Ok(self.last)
     }
 
+    /// The socket of QUIC beside this listener: UDP on the same address and port. It is opened if there is none.
+    pub fn find_or_open_quic(&mut self, listener: u64) -> Result<u64, String> {
+        if let Some((id, _)) = self.sockets.iter().find(|(_, socket)| socket.quic_of == Some(listener)) {
+            return Ok(*id);
+        }
+        let address = self.sockets.get(&listener).map(|socket| &socket.address);
+        let Some(Address::Tcp(address)) = address else { return Err("HTTP/3 needs a port".to_owned()) };
+        let opened = open_udp(*address);
+        let fd = opened.map_err(|error| explain_udp(*address, &error))?;
+        let address = Address::Tcp(*address);
+        self.last += 1;
+        let configured = address.clone();
+        self.sockets.insert(self.last, Socket { fd, configured, address, quic_of: Some(listener), _file: None });
+        Ok(self.last)
+    }
+
     /// Our own listener that is in the way of this address: it has the same port, of all addresses or of this one.
     fn overlapping(&self, wanted: &Address, id: u64) -> Option<&Address> {
         let Address::Tcp(wanted) = wanted else { return None };
@@ -136,7 +157,7 @@ impl Listeners {
             }
             _ => false,
         };
-        let others = self.sockets.iter().filter(|(other, _)| **other != id);
+        let others = self.sockets.iter().filter(|(other, socket)| **other != id && socket.quic_of.is_none());
         others.map(|(_, socket)| &socket.address).find(overlaps)
     }
 
@@ -175,9 +196,10 @@ impl Listeners {
         self.sockets.get(&id).ok_or(io::ErrorKind::NotFound)?.fd.try_clone()
     }
 
-    /// The numbers and addresses of all sockets, with the ports that the kernel chose.
+    /// The numbers and addresses of all listening sockets, with the ports that the kernel chose.
     pub fn addresses(&self) -> impl Iterator<Item = (u64, &Address)> {
-        self.sockets.iter().map(|(id, socket)| (*id, &socket.address))
+        let listening = self.sockets.iter().filter(|(_, socket)| socket.quic_of.is_none());
+        listening.map(|(id, socket)| (*id, &socket.address))
     }
 
     /// Stops new connections to all TCP listeners except these `ids`: the others are about to be closed. See
@@ -218,7 +240,7 @@ impl Listeners {
 
 impl Socket {
     fn is_tcp(&self) -> bool {
-        matches!(self.address, Address::Tcp(_))
+        self.quic_of.is_none() && matches!(self.address, Address::Tcp(_))
     }
 }
 
@@ -266,7 +288,21 @@ fn open_tcp(address: SocketAddr) -> io::Result<Socket> {
     }
     rustix::net::bind(&fd, &address)?;
     let real = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
-    Ok(Socket { fd, configured: Address::Tcp(address), address: Address::Tcp(real), _file: None })
+    Ok(Socket { fd, configured: Address::Tcp(address), address: Address::Tcp(real), quic_of: None, _file: None })
+}
+
+fn open_udp(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&fd, true)?;
+    }
+    // The kernel's limit may be lower: then it sets that. All connections of the listener share the two buffers.
+    sockopt::set_socket_recv_buffer_size(&fd, UDP_BUFFER_BYTES)?;
+    sockopt::set_socket_send_buffer_size(&fd, UDP_BUFFER_BYTES)?;
+    rustix::net::bind(&fd, &address)?;
+    Ok(fd)
 }
 
 fn open_unix(path: &Path, mode: u32) -> io::Result<Socket> {
@@ -287,7 +323,7 @@ fn open_unix(path: &Path, mode: u32) -> io::Result<Socket> {
     let device_and_inode = (metadata.dev(), metadata.ino());
     let file = SocketFile { path: path.to_owned(), device_and_inode, group: metadata.gid() };
     let address = Address::Unix(path.to_owned());
-    Ok(Socket { fd, configured: address.clone(), address, _file: Some(file) })
+    Ok(Socket { fd, configured: address.clone(), address, quic_of: None, _file: Some(file) })
 }
 
 /// The metadata of the file of a socket that we have bound just now. A user who may write to the folder may have put
@@ -307,7 +343,7 @@ fn open_abstract(name: &str) -> io::Result<Socket> {
     let fd = socket(AddressFamily::UNIX)?;
     rustix::net::bind(&fd, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     let address = Address::Abstract(name.to_owned());
-    Ok(Socket { fd, configured: address.clone(), address, _file: None })
+    Ok(Socket { fd, configured: address.clone(), address, quic_of: None, _file: None })
 }
 
 /// Removes the file of a socket that has no listener any more.
@@ -343,6 +379,17 @@ fn to_kernel(backlog: u32) -> i32 {
 
 fn default_backlog() -> i32 {
     resources::longest_backlog().map_or(DEFAULT_BACKLOG, to_kernel)
+}
+
+fn explain_udp(address: SocketAddr, error: &io::Error) -> String {
+    let port = address.port();
+    match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "UDP port {port}, which HTTP/3 needs, is in use by another program, or by the last connections of a listener \
+             that was removed; free it, or remove \"http3\""
+        ),
+        _ => format!("cannot open UDP port {port} for HTTP/3: {}; remove \"http3\"", error_text(error)),
+    }
 }
 
 fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String {
@@ -401,6 +448,22 @@ mod tests {
             error.contains("is in use by another program; choose another with --listen, as in 127.0.0.1:"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn quic_has_the_port_of_its_listener() {
+        let mut listeners = open(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let (id, address) = listeners.addresses().next().map(|(id, address)| (id, address.clone())).unwrap();
+        let quic = listeners.find_or_open_quic(id).unwrap();
+        assert_eq!(listeners.find_or_open_quic(id), Ok(quic));
+        assert!(quic != id && listeners.addresses().count() == 1);
+        let bound: SocketAddr = rustix::net::getsockname(listeners.descriptor(quic).unwrap()).unwrap().try_into().unwrap();
+        assert_eq!(Address::Tcp(bound), address);
+        listeners.retain(&[id]);
+        assert!(listeners.descriptor(quic).is_err());
+        let _other = std::net::UdpSocket::bind(bound).unwrap();
+        let error = listeners.find_or_open_quic(id).unwrap_err();
+        assert!(error.contains("which HTTP/3 needs, is in use by another program"), "{error}");
     }
 
     #[test]

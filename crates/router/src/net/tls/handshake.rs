@@ -7,8 +7,10 @@ use crate::net::tls::clients::ClientIdentity;
 use crate::net::transport::Transport;
 use crate::product;
 use howdah_config::CipherSuite;
+use rustls::pki_types::CertificateDer;
 use rustls::server::Acceptor;
 use rustls::{ProtocolVersion, ServerConfig, ServerConnection};
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -100,6 +102,16 @@ impl Negotiated {
         let shown = connection.peer_certificates().and_then(|chain| chain.first());
         let client = shown.and_then(|certificate| ClientIdentity::of(certificate)).map(Box::new);
         Negotiated { protocol, cipher: known.map_or("", CipherSuite::as_str), client }
+    }
+}
+
+impl Negotiated {
+    /// Those of a connection of QUIC. Its library does not know the suite that was agreed on.
+    pub fn of_quic(identity: Option<Box<dyn Any>>) -> Negotiated {
+        let chain = identity.and_then(|identity| identity.downcast::<Vec<CertificateDer<'static>>>().ok());
+        let shown = chain.as_ref().and_then(|chain| chain.first());
+        let client = shown.and_then(|certificate| ClientIdentity::of(certificate)).map(Box::new);
+        Negotiated { protocol: "TLSv1.3", cipher: "", client }
     }
 }
 

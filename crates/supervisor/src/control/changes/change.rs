@@ -257,6 +257,7 @@ impl Change {
         if !matches!(self.origin, Origin::Check) {
             self.next.listeners =
                 open_listeners(configuration, &self.next.socket_access, &mut runtime.listeners, chosen_by)?;
+            self.next.quic_sockets = open_quic_sockets(configuration, &self.next.listeners, &mut runtime.listeners)?;
             self.next.metrics_listener = open_metrics_listener(configuration, &mut runtime.listeners)?;
         }
         if let Origin::Deploy(deploy) = &self.origin {
@@ -310,6 +311,20 @@ fn open_listeners(
         }
     });
     ids.collect()
+}
+
+/// The sockets of the listeners with HTTP/3, by the numbers of these listeners.
+fn open_quic_sockets(
+    configuration: &Configuration,
+    ids: &[u64],
+    listeners: &mut Listeners,
+) -> Result<BTreeMap<u64, u64>, String> {
+    let with_http3 = configuration.listeners.iter().zip(ids).filter(|(listener, _)| listener.http3);
+    let sockets = with_http3.map(|(listener, id)| {
+        let socket = listeners.find_or_open_quic(*id);
+        socket.map(|socket| (*id, socket)).map_err(|problem| format!("listeners/{}: {problem}", listener.address))
+    });
+    sockets.collect()
 }
 
 /// The socket of the metrics listener, as above.

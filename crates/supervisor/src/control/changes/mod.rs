@@ -401,7 +401,7 @@ impl Changes {
         if version != self.active.version {
             return Configured::Outdated;
         }
-        runtime.router.on_configured(&self.active.listeners);
+        runtime.router.on_configured(self.active.sockets_of_router());
         // A router that was restarted reports this, too, while the next change still boots: its sockets are kept then.
         let mut listeners = self.active.sockets();
         let switched = self.change.take_if(|change| change.is_switching());

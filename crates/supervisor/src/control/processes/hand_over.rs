@@ -50,9 +50,9 @@ impl HandOver {
         for generation in generations.iter().filter(|generation| active.has_generation(generation.id())) {
             self.add_generation(generation)?;
         }
-        for id in &active.listeners {
-            if self.known.listeners.insert(*id) {
-                self.messages.push((ToRouter::AddListener { id: *id }, vec![listeners.descriptor(*id)?]));
+        for id in active.sockets_of_router() {
+            if self.known.listeners.insert(id) {
+                self.messages.push((ToRouter::AddListener { id }, vec![listeners.descriptor(id)?]));
             }
         }
         let certificates = certificates.for_router(certificates::used(&active.configuration));
@@ -66,6 +66,7 @@ impl HandOver {
         let configuration = RouterConfiguration {
             version: active.version,
             listeners: active.listeners.clone(),
+            quic_sockets: active.quic_sockets.clone(),
             generations: active.generations.clone(),
             access_log: active.access_log.is_some(),
         };

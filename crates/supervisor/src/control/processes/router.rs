@@ -34,6 +34,8 @@ pub struct RouterHandle {
     account: RouterAccount,
     /// The number of its threads.
     threads: u16,
+    /// By which a router recognizes what its predecessor has issued to clients of HTTP/3.
+    quic_secret: [u8; 32],
     /// Where it writes spans.
     spans: Arc<SpanPipe>,
     process: Option<RouterProcess>,
@@ -91,10 +93,11 @@ const KILLED_GRACE: Duration = Duration::from_secs(2);
 
 impl RouterHandle {
     /// Without a process.
-    pub fn new(account: RouterAccount, threads: u16, spans: Arc<SpanPipe>) -> RouterHandle {
+    pub fn new(account: RouterAccount, threads: u16, quic_secret: [u8; 32], spans: Arc<SpanPipe>) -> RouterHandle {
         RouterHandle {
             account,
             threads,
+            quic_secret,
             spans,
             process: None,
             backoff: Backoff::default(),
@@ -203,6 +206,7 @@ impl RouterHandle {
             added_group: *added_group,
             threads: self.threads,
             span_marker: self.spans.marker,
+            quic_secret: self.quic_secret,
         };
         let spans = self.spans.write.try_clone()?;
         let counters = self.totals.begin_router(self.threads)?;
@@ -377,11 +381,11 @@ impl RouterHandle {
     }
 
     /// It has applied the configuration with these sockets.
-    pub fn on_configured(&mut self, listeners: &[u64]) {
+    pub fn on_configured(&mut self, sockets: impl Iterator<Item = u64>) {
         if let Some(process) = &mut self.process {
             process.apply_by = None;
             process.has_served = true;
-            process.known.listeners = listeners.iter().copied().collect();
+            process.known.listeners = sockets.collect();
         }
     }
 

@@ -1,7 +1,8 @@
-//! Strictness for HTTP/2, and the form of a head that all versions share.
+//! Strictness for HTTP/2 and HTTP/3, and the form of a head that all versions share.
 //!
 //! h2 has refused names in upper case, headers of connections (`Connection`, `Transfer-Encoding`), wrong pseudo headers,
-//! control characters, and lengths that the body contradicts: it resets such a stream. The rest is refused here as with
+//! control characters, and lengths that the body contradicts: it resets such a stream. h3 leaves the headers of connections
+//! to [`check_no_connection_fields`]. The rest is refused here as with
 //! HTTP/1. A head that passes looks like one of HTTP/1: `Host` instead of `:authority`, one `Cookie`, a target that is
 //! only a path.
 
@@ -10,13 +11,40 @@ use crate::connection::refusal::HeadRefusal;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use h2::ext::Protocol;
-use http::header::{CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderValue, SEC_WEBSOCKET_KEY, UPGRADE};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue, SEC_WEBSOCKET_KEY, TE, TRANSFER_ENCODING, UPGRADE,
+};
 use http::request::Parts;
 use http::{HeaderMap, Method, Uri, uri};
+
+/// The headers that are for a connection of HTTP/1, each with its name in the log.
+const OF_CONNECTIONS: [(HeaderName, &str); 5] = [
+    (CONNECTION, "Connection"),
+    (TRANSFER_ENCODING, "Transfer-Encoding"),
+    (UPGRADE, "Upgrade"),
+    (HeaderName::from_static("keep-alive"), "Keep-Alive"),
+    (HeaderName::from_static("proxy-connection"), "Proxy-Connection"),
+];
 
 /// The length of the body, if the client has announced it.
 pub fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Whether the head has no header of an HTTP/1 connection (RFC 9114, 4.2).
+///
+/// # Errors
+/// The header that it has.
+pub fn check_no_connection_fields(headers: &HeaderMap) -> Result<(), HeadRefusal> {
+    for (name, refused) in OF_CONNECTIONS {
+        if headers.contains_key(name) {
+            return Err(HeadRefusal::Bad(refused));
+        }
+    }
+    match headers.get(TE) {
+        Some(te) if !te.as_bytes().eq_ignore_ascii_case(b"trailers") => Err(HeadRefusal::Bad("TE")),
+        _ => Ok(()),
+    }
 }
 
 /// Gives the head the form that all versions share.
@@ -129,6 +157,20 @@ mod tests {
         assert_eq!(head.unwrap(), ["/b?c", "cookie: a=b; c=d", "x: y", "host: A:81"]);
         assert_eq!(of("/b", &[("host", "a")]).unwrap(), ["/b", "host: a"]);
         assert_eq!(of("https://a/", &[("host", "A")]).unwrap(), ["/", "host: a"]);
+    }
+
+    #[test]
+    fn headers_of_connections_are_refused() {
+        let check = |name: &'static str, value| {
+            let headers = HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static(value))]);
+            check_no_connection_fields(&headers)
+        };
+        for (name, _) in &OF_CONNECTIONS {
+            let headers = HeaderMap::from_iter([(name.clone(), HeaderValue::from_static("x"))]);
+            assert!(check_no_connection_fields(&headers).is_err(), "{name}");
+        }
+        assert_eq!(check("te", "gzip"), Err(HeadRefusal::Bad("TE")));
+        assert_eq!((check("te", "trailers"), check("x", "y")), (Ok(()), Ok(())));
     }
 
     #[test]

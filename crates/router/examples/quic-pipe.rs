@@ -1,0 +1,287 @@
+//! The QUIC client of the tests: a connection whose streams a test reads and writes as bytes. The test has its own HTTP/3.
+//!
+//! `quic-pipe ADDRESS:PORT NAME [ALPN [CA.pem]]`. Commands come as lines of JSON, and so do events. Certificates are checked
+//! only against a CA that is given. At the end of its input it closes the connection.
+
+#![forbid(unsafe_code)]
+
+use quinn::crypto::rustls::QuicClientConfig;
+use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, TransportConfig, VarInt};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring::default_provider;
+use rustls::crypto::{CryptoProvider, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::error::Error;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::{LocalSet, spawn_local};
+
+/// What the test wants.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case", tag = "do")]
+enum Command {
+    /// Opens a stream. Its number in the test is `stream`.
+    Open { stream: u64, is_request: bool, reads: bool },
+    /// Sends bytes on it, in hexadecimal.
+    Send { stream: u64, data: String, ends: bool },
+    /// Cancels the client's direction.
+    Reset { stream: u64, code: u32 },
+    /// Cancels the server's direction.
+    Stop { stream: u64, code: u32 },
+    /// Goes on with another address.
+    Move,
+    /// Closes the connection.
+    Close { code: u32 },
+}
+
+/// What a stream's task has to do, in this order.
+enum Part {
+    Send(Vec<u8>, bool),
+    Reset(u32),
+}
+
+#[derive(Default)]
+struct Streams {
+    sending: HashMap<u64, mpsc::UnboundedSender<Part>>,
+    stopping: HashMap<u64, mpsc::UnboundedSender<u32>>,
+}
+
+#[derive(Debug)]
+struct AcceptsAll(CryptoProvider);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, run())
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [address, name, more @ ..] = &arguments[..] else { return Err("quic-pipe ADDRESS:PORT NAME [ALPN [CA]]".into()) };
+    let address: SocketAddr = address.parse()?;
+    let mut endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into())?;
+    let alpn = more.first().map_or("h3", String::as_str);
+    endpoint.set_default_client_config(config(alpn, more.get(1).map(String::as_str))?);
+    let connection = match endpoint.connect(address, name)?.await {
+        Ok(connection) => connection,
+        Err(error) => {
+            event(&json!({"event": "closed", "reason": error.to_string()}));
+            return Ok(());
+        }
+    };
+    event(&json!({"event": "connected"}));
+    let accepting = connection.clone();
+    spawn_local(async move {
+        while let Ok(stream) = accepting.accept_uni().await {
+            let id = json!(format!("server {}", u64::from(stream.id())));
+            spawn_local(receive(stream, id, None));
+        }
+    });
+    let closing = connection.clone();
+    let closed = spawn_local(async move {
+        let error = closing.closed().await;
+        let code = match &error {
+            quinn::ConnectionError::ApplicationClosed(close) => Some(close.error_code.into_inner()),
+            _ => None,
+        };
+        event(&json!({"event": "closed", "reason": error.to_string(), "code": code}));
+    });
+    let mut streams = Streams::default();
+    let (sender, mut lines) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        std::io::stdin().lines().map_while(Result::ok).try_for_each(|line| sender.send(line)).ok();
+    });
+    while let Some(line) = lines.recv().await {
+        obey(serde_json::from_str(&line)?, &connection, &endpoint, &mut streams).await?;
+    }
+    connection.close(VarInt::from_u32(0x100), b"");
+    let _ = closed.await;
+    endpoint.wait_idle().await;
+    Ok(())
+}
+
+async fn obey(
+    command: Command,
+    connection: &Connection,
+    endpoint: &Endpoint,
+    streams: &mut Streams,
+) -> Result<(), Box<dyn Error>> {
+    match command {
+        Command::Open { stream, is_request, reads } => {
+            let send = if is_request {
+                let (send, receiving) = match connection.open_bi().await {
+                    Ok(both) => both,
+                    Err(_) => return Ok(()),
+                };
+                let (stop, stopped) = mpsc::unbounded_channel();
+                streams.stopping.insert(stream, stop);
+                if reads {
+                    spawn_local(receive(receiving, json!(stream), Some(stopped)));
+                } else {
+                    // It is kept, and its window is never opened again.
+                    spawn_local(keep(receiving, stopped));
+                }
+                send
+            } else {
+                match connection.open_uni().await {
+                    Ok(send) => send,
+                    Err(_) => return Ok(()),
+                }
+            };
+            let (sender, parts) = mpsc::unbounded_channel();
+            streams.sending.insert(stream, sender);
+            spawn_local(transmit(send, stream, parts));
+        }
+        Command::Send { stream, data, ends } => {
+            if let Some(sender) = streams.sending.get(&stream) {
+                let _ = sender.send(Part::Send(bytes(&data)?, ends));
+            }
+        }
+        Command::Reset { stream, code } => {
+            if let Some(sender) = streams.sending.get(&stream) {
+                let _ = sender.send(Part::Reset(code));
+            }
+        }
+        Command::Stop { stream, code } => {
+            if let Some(stop) = streams.stopping.get(&stream) {
+                let _ = stop.send(code);
+            }
+        }
+        Command::Move => endpoint.rebind(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?)?,
+        Command::Close { code } => connection.close(VarInt::from_u32(code), b""),
+    }
+    Ok(())
+}
+
+async fn transmit(mut send: SendStream, stream: u64, mut parts: mpsc::UnboundedReceiver<Part>) {
+    while let Some(part) = parts.recv().await {
+        let done = match part {
+            Part::Send(data, ends) => {
+                let sent = send.write_all(&data).await;
+                sent.map_err(|error| error.to_string()).and_then(|()| {
+                    if ends { send.finish().map_err(|error| error.to_string()) } else { Ok(()) }
+                })
+            }
+            Part::Reset(code) => send.reset(VarInt::from_u32(code)).map_err(|error| error.to_string()),
+        };
+        if let Err(reason) = done {
+            event(&json!({"event": "refused", "stream": stream, "reason": reason}));
+        }
+    }
+}
+
+async fn receive(mut stream: RecvStream, id: Value, mut stop: Option<mpsc::UnboundedReceiver<u32>>) {
+    loop {
+        let stopped = async {
+            match &mut stop {
+                Some(stop) => stop.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            chunk = stream.read_chunk(65536, true) => match chunk {
+                Ok(Some(chunk)) => {
+                    event(&json!({"event": "data", "stream": id, "data": hexadecimal(&chunk.bytes)}));
+                }
+                Ok(None) => return event(&json!({"event": "end", "stream": id})),
+                Err(quinn::ReadError::Reset(code)) => {
+                    return event(&json!({"event": "reset", "stream": id, "code": code.into_inner()}));
+                }
+                Err(_) => return,
+            },
+            Some(code) = stopped => {
+                let _ = stream.stop(VarInt::from_u32(code));
+                return;
+            }
+        }
+    }
+}
+
+async fn keep(mut stream: RecvStream, mut stop: mpsc::UnboundedReceiver<u32>) {
+    if let Some(code) = stop.recv().await {
+        let _ = stream.stop(VarInt::from_u32(code));
+    }
+}
+
+fn config(alpn: &str, ca: Option<&str>) -> Result<ClientConfig, Box<dyn Error>> {
+    let provider = default_provider();
+    let builder = rustls::ClientConfig::builder_with_provider(Arc::new(provider.clone()));
+    let builder = builder.with_protocol_versions(&[&rustls::version::TLS13])?;
+    let mut tls = match ca {
+        Some(ca) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(CertificateDer::from_pem_file(ca)?)?;
+            builder.with_root_certificates(roots).with_no_client_auth()
+        }
+        None => {
+            let verifier = Arc::new(AcceptsAll(provider));
+            builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
+        }
+    };
+    tls.alpn_protocols = vec![alpn.as_bytes().to_vec()];
+    let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
+    let mut transport = TransportConfig::default();
+    // A test that reads nothing wants the server to notice it soon.
+    transport.stream_receive_window(VarInt::from_u32(256 * 1024)).max_idle_timeout(Some(Duration::from_secs(60).try_into()?));
+    config.transport_config(Arc::new(transport));
+    Ok(config)
+}
+
+fn event(event: &Value) {
+    let mut out = std::io::stdout().lock();
+    // A test that has ended reads nothing.
+    let _ = writeln!(out, "{event}").and_then(|()| out.flush());
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes(text: &str) -> Result<Vec<u8>, Box<dyn Error>> {
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?)).collect()
+}
+
+// === impl AcceptsAll ===
+
+impl ServerCertVerifier for AcceptsAll {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("QUIC has no TLS 1.2".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,290 @@
+//! The clock of an HTTP/3 connection: how many requests it has, since when there are none, and how it ends.
+//!
+//! QUIC itself notices a client that is gone ([`settings`](crate::http3::settings)). A connection without requests ends
+//! after `idle_timeout`, with GOAWAY. A stream that does not go on has limits of its own
+//! ([`stream`](crate::http3::stream)).
+//!
+//! The account bounds what a client may cause that is of no use: requests that it cancels, tiny frames, streams without a
+//! request. Requests, and time, add points.
+
+use crate::connection::clock::ConnectionClock;
+use crate::connection::head_memory::{HeadMemory, HeldHead};
+use crate::net::load::Load;
+use howdah_config::Http;
+use http::request::Parts;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// The clock of one connection.
+pub struct QuicClock {
+    load: Arc<Load>,
+    listener: u64,
+    /// `settings/http/send_timeout` at the last check.
+    send_timeout: Cell<Duration>,
+    header_read_timeout: Duration,
+    /// How many requests are being answered. A response counts until the client has confirmed all of it.
+    streams: Cell<usize>,
+    /// Since when there are none.
+    without_streams_since: Cell<Instant>,
+    /// Whether a request has come.
+    used: Cell<bool>,
+    /// How many bytes of responses were passed on to QUIC.
+    sent: Cell<u64>,
+    head_memory: Rc<HeadMemory>,
+    points: Cell<i64>,
+    /// When time was last credited.
+    credited_at: Cell<Instant>,
+    /// How the connection ends, and since when that is known.
+    ending: Cell<Option<(Ending, Instant)>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// With GOAWAY, after the current requests. Those that the client sends before it knows of it are answered.
+    Graceful,
+    /// With GOAWAY, after the current requests. Others are refused; their clients send them again elsewhere.
+    Final,
+    /// At once, for this reason.
+    Abrupt(&'static str),
+    /// At once: nothing is left to answer.
+    Now,
+}
+
+/// A request that counts as being answered until this is dropped.
+pub struct OpenStream {
+    clock: Rc<QuicClock>,
+}
+
+/// How long a client may take to notice the end of a connection, once nothing is left to answer.
+const LAST_ROUND_TRIP: Duration = Duration::from_secs(1);
+/// The most points of an account, and those of a new connection.
+const MAX_POINTS: i64 = 8000;
+const POINTS_PER_SECOND: i64 = 500;
+const POINTS_OF_REQUEST: i64 = 8;
+const COST_OF_CANCELLING: i64 = 16;
+
+// === impl QuicClock ===
+
+impl QuicClock {
+    /// The clock of a connection that this listener accepted. A draining connection ends after its requests.
+    pub fn new(load: Arc<Load>, listener: u64, is_draining: bool, limits: &Http) -> QuicClock {
+        QuicClock {
+            load,
+            listener,
+            send_timeout: Cell::new(limits.send_timeout),
+            header_read_timeout: limits.header_read_timeout,
+            streams: Cell::new(0),
+            without_streams_since: Cell::new(Instant::now()),
+            used: Cell::new(false),
+            sent: Cell::new(0),
+            head_memory: HeadMemory::new(limits.http2.max_concurrent_streams),
+            points: Cell::new(MAX_POINTS),
+            credited_at: Cell::new(Instant::now()),
+            ending: Cell::new(is_draining.then(|| (Ending::Graceful, Instant::now()))),
+            waker: RefCell::default(),
+        }
+    }
+
+    /// A stream of a request begins.
+    pub fn stream_began(self: &Rc<Self>) -> OpenStream {
+        match self.streams.replace(self.streams.get() + 1) {
+            0 => self.load.request_began(),
+            _ => self.load.request_joined(),
+        }
+        self.used.set(true);
+        self.charge(-POINTS_OF_REQUEST);
+        OpenStream { clock: Rc::clone(self) }
+    }
+
+    /// Takes points from the account. A client whose account is empty loses its connection.
+    pub fn charge(&self, points: i64) {
+        let mut left = (self.points.get() - points).min(MAX_POINTS);
+        if left <= 0 {
+            // Most accounts are never empty: the time is looked at only here.
+            let now = Instant::now();
+            let passed = now.duration_since(self.credited_at.replace(now)).as_millis();
+            let credit = i64::try_from(passed).unwrap_or(i64::MAX).saturating_mul(POINTS_PER_SECOND) / 1000;
+            left = left.saturating_add(credit).min(MAX_POINTS);
+        }
+        self.points.set(left);
+        if left <= 0 {
+            self.end(Ending::Abrupt("too many frames without a use, or too many requests that were cancelled"));
+        }
+    }
+
+    /// Bytes of a response were passed on.
+    pub fn count_sent(&self, bytes: usize) {
+        self.sent.set(self.sent.get() + bytes as u64);
+    }
+
+    /// How many bytes of responses were passed on.
+    pub fn sent(&self) -> u64 {
+        self.sent.get()
+    }
+
+    /// How long the client may read nothing.
+    pub fn send_timeout(&self) -> Duration {
+        self.send_timeout.get()
+    }
+
+    /// How long the head of a request may take.
+    pub fn header_read_timeout(&self) -> Duration {
+        self.header_read_timeout
+    }
+
+    /// How the connection is to end, if it is. Wakes this task when that changes.
+    pub fn poll_ending(&self, context: &Context<'_>) -> Option<Ending> {
+        self.keep_waker(context);
+        self.ending.get().map(|(ending, _)| ending)
+    }
+
+    /// Ends the connection. A harsher end replaces a milder one.
+    pub fn end(&self, ending: Ending) {
+        let is_harsher = match self.ending.get() {
+            None => true,
+            Some((Ending::Graceful, _)) => ending != Ending::Graceful,
+            Some((Ending::Final, _)) => !matches!(ending, Ending::Graceful | Ending::Final),
+            Some(_) => false,
+        };
+        if is_harsher {
+            self.ending.set(Some((ending, Instant::now())));
+            self.wake();
+        }
+    }
+
+    /// Ready when there are no requests.
+    pub fn poll_without_streams(&self, context: &Context<'_>) -> Poll<()> {
+        self.keep_waker(context);
+        if self.streams.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn keep_waker(&self, context: &Context<'_>) {
+        match &mut *self.waker.borrow_mut() {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+}
+
+impl ConnectionClock for QuicClock {
+    fn listener(&self) -> u64 {
+        self.listener
+    }
+
+    fn check(&self, now: Instant, limits: &Http) {
+        self.send_timeout.set(limits.send_timeout);
+        let late = |since: Instant, limit: Duration| now.saturating_duration_since(since) > limit;
+        let is_idle = self.streams.get() == 0;
+        match self.ending.get() {
+            None if is_idle && late(self.without_streams_since.get(), limits.idle_timeout) => {
+                self.end(Ending::Graceful);
+            }
+            Some((Ending::Graceful, since)) if late(since, LAST_ROUND_TRIP) => self.end(Ending::Final),
+            // A client closes the connection when it has got GOAWAY. Some never do.
+            Some((Ending::Final, _)) if is_idle && late(self.without_streams_since.get(), LAST_ROUND_TRIP) => {
+                self.end(Ending::Now);
+            }
+            _ => {}
+        }
+    }
+
+    fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.streams.get() == 0 && self.used.get() && self.ending.get().is_none();
+        is_idle.then(|| self.without_streams_since.get())
+    }
+
+    fn drain(&self) {
+        self.end(Ending::Graceful);
+    }
+
+    fn is_quic(&self) -> bool {
+        true
+    }
+}
+
+// === impl OpenStream ===
+
+impl OpenStream {
+    /// The clock of its connection.
+    pub fn connection(&self) -> &QuicClock {
+        &self.clock
+    }
+
+    /// The memory of its head; `None` if the client's open requests take too much with this one.
+    pub fn hold(&self, head: &Parts) -> Option<HeldHead> {
+        self.clock.head_memory.hold(head)
+    }
+
+    /// The client has cancelled the request.
+    pub fn was_cancelled(&self) {
+        self.clock.charge(COST_OF_CANCELLING);
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let streams = self.clock.streams.get() - 1;
+        self.clock.streams.set(streams);
+        if streams == 0 {
+            self.clock.load.request_ended();
+            self.clock.without_streams_since.set(Instant::now());
+            self.clock.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock() -> Rc<QuicClock> {
+        Rc::new(QuicClock::new(Arc::default(), 1, false, &Http::default()))
+    }
+
+    fn ending(clock: &QuicClock) -> Option<Ending> {
+        clock.ending.get().map(|(ending, _)| ending)
+    }
+
+    #[test]
+    fn requests_that_are_cancelled_empty_the_account() {
+        let clock = clock();
+        let cancelled = (0..10_000).take_while(|_| {
+            clock.stream_began().was_cancelled();
+            ending(&clock).is_none()
+        });
+        assert!((900..1100).contains(&cancelled.count()));
+        assert!(matches!(ending(&clock), Some(Ending::Abrupt(_))));
+    }
+
+    #[test]
+    fn an_idle_connection_ends_gracefully_and_then_at_once() {
+        let clock = clock();
+        let limits = Http::default();
+        let at = |seconds| Instant::now() + Duration::from_secs(seconds);
+        let open = clock.stream_began();
+        clock.check(at(10_000), &limits);
+        assert_eq!(ending(&clock), None);
+        drop(open);
+        clock.check(at(170), &limits);
+        assert_eq!(ending(&clock), None);
+        clock.check(at(190), &limits);
+        assert_eq!(ending(&clock), Some(Ending::Graceful));
+        clock.check(at(0), &limits);
+        assert_eq!(ending(&clock), Some(Ending::Graceful));
+        clock.check(at(2), &limits);
+        assert_eq!(ending(&clock), Some(Ending::Final));
+        clock.check(at(2), &limits);
+        assert_eq!(ending(&clock), Some(Ending::Now));
+    }
+}
