@@ -58,7 +58,7 @@ def fill(folder: Folder) -> Folder:
     folder.php("slow.php", "touch(SCRATCH . '/running'); await(SCRATCH . '/go'); echo 'done';")
     folder.php("hints.php", "header('Link: </a.css>; rel=preload'); headers_send(103); header_remove('Link'); echo 'done';")
     folder.php("early.php", "echo 'begun'; while (ob_get_level()) { ob_end_flush(); } flush(); await(SCRATCH . '/go'); echo ' done';")
-    folder.php("broken.php", "header('Content-Length: 100'); echo 'short';")
+    folder.php("broken.php", "ob_end_clean(); echo 'short'; flush(); posix_kill(getmypid(), SIGKILL);")
     folder.write("file.txt", "0123456789" * 1000)
     return folder
 
@@ -144,7 +144,7 @@ def test_an_application_gets_the_request_as_with_other_versions(client, server):
         "SERVER_ADDR": "127.0.0.1", "SSL_PROTOCOL": "TLSv1.3",
     }  # fmt: skip
     assert {name: seen.get(name) for name in expected} == expected
-    assert "alt-svc" not in stream.headers and "date" in stream.headers and stream.headers["server"] == "howdah"
+    assert "alt-svc" not in stream.headers and "date" in stream.headers and stream.headers["server"].startswith("howdah")
 
 
 def test_a_file_is_served_and_compressed(client, server):
@@ -429,7 +429,7 @@ def test_a_client_gets_the_certificate_of_its_name(server, authority):
 
 def test_another_protocol_is_refused(server):
     with connect(server, alpn="hq-interop") as client:
-        assert "application protocol" in client.closed["reason"], client.closed
+        assert "known protocol" in client.closed["reason"], client.closed
 
 
 def test_a_certificate_is_replaced_while_connections_go_on(begin, authority):
@@ -494,9 +494,9 @@ def test_a_change_of_the_configuration_keeps_connections(begin):
     server = begin()
     with connect(server) as client:
         assert client.request("/file.txt").status == 200
-        assert server.api("PUT", "/config/settings/http/server_version", "true").status == 200
+        assert server.api("PUT", "/config/settings/http/server_version", "false").status == 200
         stream = client.request("/file.txt")
-        assert stream.headers["server"].startswith("howdah/") and not client.goaway
+        assert stream.headers["server"] == "howdah" and not client.goaway
 
 
 def test_a_shutdown_lets_requests_finish(begin, folder):

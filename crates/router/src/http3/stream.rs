@@ -107,12 +107,12 @@ impl Arriving {
             let mut answer = pin!(answer(peer, Rc::clone(&clock), Request::from_parts(head, body)));
             tokio::select! {
                 biased;
-                response = &mut answer => Some(response),
-                () = &mut left => None,
                 () = clock.malformed() => {
                     send.stop_stream(Code::H3_MESSAGE_ERROR);
                     None
                 }
+                response = &mut answer => Some(response),
+                () = &mut left => None,
                 never = send_interim_responses(&clock, &mut send) => match never {},
             }
         };
