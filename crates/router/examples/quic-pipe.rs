@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_local};
 
-/// What the test wants.
+/// An order of the test.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case", tag = "do")]
 enum Command {
@@ -42,7 +42,7 @@ enum Command {
     Close { code: u32 },
 }
 
-/// What a stream's task has to do, in this order.
+/// A task of a stream. They are done in their order.
 enum Part {
     Send(Vec<u8>, bool),
     Reset(u32),
@@ -64,7 +64,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 async fn run() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [address, name, more @ ..] = &arguments[..] else { return Err("quic-pipe ADDRESS:PORT NAME [ALPN [CA]]".into()) };
+    let [address, name, more @ ..] = &arguments[..] else {
+        return Err("quic-pipe ADDRESS:PORT NAME [ALPN [CA]]".into());
+    };
     let address: SocketAddr = address.parse()?;
     let mut endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into())?;
     let alpn = more.first().map_or("h3", String::as_str);
@@ -165,9 +167,8 @@ async fn transmit(mut send: SendStream, stream: u64, mut parts: mpsc::UnboundedR
         let done = match part {
             Part::Send(data, ends) => {
                 let sent = send.write_all(&data).await;
-                sent.map_err(|error| error.to_string()).and_then(|()| {
-                    if ends { send.finish().map_err(|error| error.to_string()) } else { Ok(()) }
-                })
+                sent.map_err(|error| error.to_string())
+                    .and_then(|()| if ends { send.finish().map_err(|error| error.to_string()) } else { Ok(()) })
             }
             Part::Reset(code) => send.reset(VarInt::from_u32(code)).map_err(|error| error.to_string()),
         };
@@ -229,7 +230,9 @@ fn config(alpn: &str, ca: Option<&str>) -> Result<ClientConfig, Box<dyn Error>> 
     let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
     let mut transport = TransportConfig::default();
     // A test that reads nothing wants the server to notice it soon.
-    transport.stream_receive_window(VarInt::from_u32(256 * 1024)).max_idle_timeout(Some(Duration::from_secs(60).try_into()?));
+    transport
+        .stream_receive_window(VarInt::from_u32(256 * 1024))
+        .max_idle_timeout(Some(Duration::from_secs(60).try_into()?));
     config.transport_config(Arc::new(transport));
     Ok(config)
 }

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"

@@ -131,9 +131,8 @@ fn read_http3(node: &Node<'_>, address: &Address, tls: Option<&Tls>) -> Result<b
     }
     match tls {
         None => Err(node.error("HTTP/3 is always encrypted; add \"tls\", or remove \"http3\"")),
-        Some(tls) if tls.policy.versions == TlsVersions::Tls12 => Err(node.error(
-            "HTTP/3 needs TLS 1.3, which \"conf_commands\" of \"tls\" disables; allow it, or remove \"http3\"",
-        )),
+        Some(tls) if tls.policy.versions == TlsVersions::Tls12 => Err(node
+            .error("HTTP/3 needs TLS 1.3, which \"conf_commands\" of \"tls\" disables; allow it, or remove \"http3\"")),
         Some(_) => Ok(true),
     }
 }

@@ -12,7 +12,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use h2::ext::Protocol;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue, SEC_WEBSOCKET_KEY, TE, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue, SEC_WEBSOCKET_KEY, TE, TRANSFER_ENCODING,
+    UPGRADE,
 };
 use http::request::Parts;
 use http::{HeaderMap, Method, Uri, uri};

@@ -2,9 +2,9 @@
 
 use crate::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
 use crate::connection::rejection::{log_closed, log_refused};
+use crate::connection::request_head;
 use crate::http2::clock::{Ending, MultiplexedClock};
 use crate::http2::request_body::RequestBody;
-use crate::connection::request_head;
 use crate::http2::stream;
 use crate::http2::stream_clock::StreamClock;
 use crate::http2::watched::Watched;

@@ -5,8 +5,8 @@
 //! moves each of them only now and then: while others move, a stream may wait [`PATIENCE`] times as long.
 
 use crate::connection::framing::has_body;
-use crate::http2::clock::{MultiplexedClock, OpenStream};
 use crate::connection::response_head;
+use crate::http2::clock::{MultiplexedClock, OpenStream};
 use crate::http2::stream_clock::StreamClock;
 use crate::http2::tunnel;
 use bytes::Bytes;

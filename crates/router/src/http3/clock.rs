@@ -45,7 +45,7 @@ pub struct QuicClock {
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// With GOAWAY, after the current requests. Those that the client sends before it knows of it are answered.
+    /// With GOAWAY, after the current requests, and those that the client sends before it knows of it.
     Graceful,
     /// With GOAWAY, after the current requests. Others are refused; their clients send them again elsewhere.
     Final,

@@ -116,7 +116,7 @@ async fn begin<T>(clock: &QuicClock, beginning: impl Future<Output = T>) -> Opti
     .await
 }
 
-/// What happens next on the connection.
+/// Waits for the next event of the connection.
 async fn next(clock: &QuicClock, h3: &mut Connection<Transport, Bytes>, announced: Option<Ending>) -> Event {
     poll_fn(|context| {
         let ending = clock.poll_ending(context);

@@ -1,4 +1,4 @@
-//! What h3 gets of a client's bytes.
+//! The bytes of a client that h3 gets.
 //!
 //! h3 keeps a frame in memory until it is complete, whatever its length and its type are, and ignores unknown types only
 //! then. Here, a head has a limit, other frames than bodies have a small one, and unknown frames are dropped as they
@@ -13,7 +13,7 @@ pub struct Frames {
     state: State,
     /// Bytes for h3.
     ready: VecDeque<Bytes>,
-    /// What the frames since the last look cost; less than nothing if they were of use.
+    /// The cost of the frames since the last look; less than nothing if they were of use.
     cost: i64,
     is_control: bool,
 }
@@ -97,8 +97,7 @@ impl Frames {
                     self.ready.push_back(prefix.take());
                     self.cost += 8;
                     self.is_control = kind == CONTROL_STREAM;
-                    self.state =
-                        if self.is_control { State::FrameHeader(Prefix::default()) } else { State::Opaque };
+                    self.state = if self.is_control { State::FrameHeader(Prefix::default()) } else { State::Opaque };
                 }
                 State::FrameHeader(prefix) => {
                     prefix.push(bytes.split_to(1)[0]);
@@ -140,7 +139,7 @@ impl Frames {
         self.ready.pop_front()
     }
 
-    /// What the frames that came since the last call cost.
+    /// The cost of the frames that came since the last call.
     pub fn take_cost(&mut self) -> i64 {
         std::mem::take(&mut self.cost)
     }
@@ -166,8 +165,7 @@ impl Frames {
         if is_known && !(kind == DATA && length == 0 && !self.is_control) {
             self.ready.push_back(header);
         }
-        self.state =
-            if length == 0 { State::FrameHeader(Prefix::default()) } else { State::Payload(length, is_known) };
+        self.state = if length == 0 { State::FrameHeader(Prefix::default()) } else { State::Payload(length, is_known) };
         Ok(())
     }
 }
@@ -215,7 +213,7 @@ mod tests {
         [integer(kind), integer(payload.len() as u64), payload.to_vec()].concat()
     }
 
-    /// What h3 gets of these bytes, which come in pieces of this size, and the cost.
+    /// The bytes that h3 gets of these, which come in pieces of this size, and the cost.
     fn passed(mut frames: Frames, bytes: &[u8], size: usize) -> Result<(Vec<u8>, i64), FrameError> {
         for piece in bytes.chunks(size) {
             frames.read(Bytes::copy_from_slice(piece))?;
@@ -250,7 +248,7 @@ mod tests {
         assert_eq!(passed(Frames::of_one_direction(), &control, 1).unwrap().0, expected);
         let qpack = [&integer(2)[..], &[0xff; 100]].concat();
         assert_eq!(passed(Frames::of_one_direction(), &qpack, 9).unwrap().0, qpack);
-        // A head on the control stream is an error: h3 gets a short one, to say so.
+        // A head on the control stream is an error: h3 gets a short one, and refuses it.
         let head = [&[0][..], &integer(HEADERS), &integer(MAX_HEAD_BYTES)].concat();
         assert_eq!(passed(Frames::of_one_direction(), &head, 1), Err(FrameError::TooLong));
     }
@@ -261,7 +259,10 @@ mod tests {
         assert_eq!(begun(HEADERS, MAX_HEAD_BYTES), Err(FrameError::Incomplete));
         assert_eq!(begun(HEADERS, MAX_HEAD_BYTES + 1), Err(FrameError::HeadTooLarge));
         assert_eq!(begun(SETTINGS, MAX_FRAME_BYTES + 1), Err(FrameError::TooLong));
-        assert_eq!((begun(DATA, 1 << 60), begun(0x21, 1 << 60)), (Err(FrameError::Incomplete), Err(FrameError::Incomplete)));
+        assert_eq!(
+            (begun(DATA, 1 << 60), begun(0x21, 1 << 60)),
+            (Err(FrameError::Incomplete), Err(FrameError::Incomplete))
+        );
     }
 
     #[test]
@@ -273,7 +274,8 @@ mod tests {
             (state >> 33) as usize
         };
         for round in 0..20_000 {
-            let bytes: Vec<u8> = (0..random() % 64).map(|_| if random() % 3 == 0 { random() as u8 } else { 1 }).collect();
+            let bytes: Vec<u8> =
+                (0..random() % 64).map(|_| if random() % 3 == 0 { random() as u8 } else { 1 }).collect();
             let make = if round % 2 == 0 { Frames::of_request } else { Frames::of_one_direction };
             let whole = passed(make(), &bytes, 64);
             assert_eq!(passed(make(), &bytes, 1 + random() % 5).map(|it| it.0), whole.map(|it| it.0), "{bytes:?}");

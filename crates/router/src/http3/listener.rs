@@ -57,7 +57,7 @@ impl QuicListener {
         Ok(())
     }
 
-    /// Accepts connections until the listener is dropped. `permit` says whether there may be another one, and `serve` is
+    /// Accepts connections until the listener is dropped. `permit` returns a permit if there may be another one, and `serve` is
     /// called for each handshake, with its permit.
     pub fn accept<P, F>(
         &mut self,

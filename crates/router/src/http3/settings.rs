@@ -24,7 +24,7 @@ const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 const SEND_WINDOW_BYTES: u64 = 1024 * 1024;
 /// The streams from a client only: its settings, two for QPACK, and some that it may use to no end.
 const STREAMS_OF_ONE_DIRECTION: u32 = 8;
-/// A client from which nothing comes for so long is gone.
+/// A client from which nothing comes for this time is gone.
 const SILENCE: Duration = Duration::from_secs(30);
 /// A client that lives confirms a packet this often: it may wait for a response for long.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);

@@ -107,16 +107,14 @@ impl Arriving {
             let mut answer = pin!(answer(peer, Rc::clone(&clock), Request::from_parts(head, body)));
             tokio::select! {
                 biased;
-                () = clock.malformed() => {
-                    send.stop_stream(Code::H3_MESSAGE_ERROR);
-                    None
-                }
                 response = &mut answer => Some(response),
                 () = &mut left => None,
                 never = send_interim_responses(&clock, &mut send) => match never {},
             }
         };
         match response {
+            // Its error was an answer: the client must not take it for one to a valid request.
+            _ if clock.is_malformed() => send.stop_stream(Code::H3_MESSAGE_ERROR),
             None => open.was_cancelled(),
             Some(response) => {
                 match respond(open.connection(), &clock, &method, &mut send, &mut left, response).await {

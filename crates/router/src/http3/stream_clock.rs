@@ -22,7 +22,6 @@ pub struct StreamClock {
     expects_continue: Cell<bool>,
     /// Whether the body contradicts its head.
     is_malformed: Cell<bool>,
-    became_malformed: Notify,
     /// Dropped when the request ends.
     held: RefCell<Vec<Box<dyn Any>>>,
 }
@@ -40,7 +39,6 @@ impl StreamClock {
             has_interim: Notify::new(),
             expects_continue: Cell::new(expects_continue),
             is_malformed: Cell::new(false),
-            became_malformed: Notify::new(),
             held: RefCell::default(),
         }
     }
@@ -92,14 +90,11 @@ impl StreamClock {
     /// The body contradicts its head: the stream is reset.
     pub fn set_malformed(&self) {
         self.is_malformed.set(true);
-        self.became_malformed.notify_one();
     }
 
-    /// Waits until the body contradicts its head.
-    pub async fn malformed(&self) {
-        while !self.is_malformed.get() {
-            self.became_malformed.notified().await;
-        }
+    /// Whether the body contradicts its head.
+    pub fn is_malformed(&self) -> bool {
+        self.is_malformed.get()
     }
 
     /// HTTP/3 has no tunnels here: no request asks for one.

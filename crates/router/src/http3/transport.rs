@@ -8,8 +8,8 @@ use crate::http3::frames::{FrameError, Frames};
 use bytes::{Buf, Bytes};
 use h3::error::Code;
 use h3::quic::{
-    BidiStream, Connection, ConnectionErrorIncoming, OpenStreams, RecvStream, SendStream, StreamErrorIncoming, StreamId,
-    WriteBuf,
+    BidiStream, Connection, ConnectionErrorIncoming, OpenStreams, RecvStream, SendStream, StreamErrorIncoming,
+    StreamId, WriteBuf,
 };
 use quinn::{ConnectionError, ReadError, VarInt, WriteError};
 use std::cell::Cell;
@@ -40,7 +40,7 @@ pub struct Bidirectional {
 /// The server's direction of a stream. Dropped before its end, it is reset.
 pub struct Sending {
     stream: quinn::SendStream,
-    /// What h3 has given, and quinn has not taken. There is more than one only if a wait for it was given up.
+    /// Bytes that h3 has given, and quinn has not taken. There is more than one only if a wait for it was given up.
     unsent: Vec<WriteBuf<Bytes>>,
     wrote: bool,
     has_ended: bool,
@@ -240,7 +240,8 @@ impl SendStream<Bytes> for Sending {
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
         while let Some(first) = self.unsent.first_mut() {
             while first.has_remaining() {
-                let written = ready!(Pin::new(&mut self.stream).poll_write(context, first.chunk())).map_err(of_write)?;
+                let written =
+                    ready!(Pin::new(&mut self.stream).poll_write(context, first.chunk())).map_err(of_write)?;
                 first.advance(written);
                 self.wrote = true;
             }

@@ -35,9 +35,9 @@ use howdah_protocol::sockets::control_socket::ControlSocket;
 use howdah_telemetry::pipe::SpanWriter;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use rustix::net::{SocketType, sockopt};
 use std::collections::BTreeMap;
 use std::fs::File;
-use rustix::net::{SocketType, sockopt};
 use std::io::{self, Read, Seek};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, OwnedFd};
@@ -356,7 +356,8 @@ impl RouterProcess {
         let tls = tls.into_iter().collect();
         self.listeners.retain(|id, _| new.listeners.contains(id));
         self.quic_sockets.retain(|id, _| new.quic_sockets.values().any(|named| named == id));
-        let quic_sockets = new.quic_sockets.iter().filter_map(|(listener, id)| Some((*listener, self.quic_sockets.get(id)?)));
+        let quic_sockets =
+            new.quic_sockets.iter().filter_map(|(listener, id)| Some((*listener, self.quic_sockets.get(id)?)));
         let quic_sockets = quic_sockets.map(|(listener, socket)| Ok((listener, socket.try_clone()?)));
         let quic_sockets: BTreeMap<u64, UdpSocket> = quic_sockets.collect::<io::Result<_>>()?;
         let (mut generations, mut http_generations) = (BTreeMap::new(), BTreeMap::new());

@@ -294,7 +294,13 @@ async fn serve_http2(thread: &Rc<Thread>, registered: &Registered<'_>, socket: S
 }
 
 /// Serves a connection of QUIC, from its handshake to its end.
-async fn serve_http3(thread: Rc<Thread>, handshake: Handshake, local: SocketAddr, listener: u64, _permit: ConnectionPermit) {
+async fn serve_http3(
+    thread: Rc<Thread>,
+    handshake: Handshake,
+    local: SocketAddr,
+    listener: u64,
+    _permit: ConnectionPermit,
+) {
     let _open = thread.load().connection_began();
     count(Scalar::Accepted);
     let _closed = CountsOnDrop(Scalar::Closed);

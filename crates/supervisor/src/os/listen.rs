@@ -130,7 +130,7 @@ impl Listeners {
         Ok(self.last)
     }
 
-    /// The socket of QUIC beside this listener: UDP on the same address and port. It is opened if there is none.
+    /// The socket of QUIC beside this listener: UDP on the same address and port. It is opened if it is not open.
     pub fn find_or_open_quic(&mut self, listener: u64) -> Result<u64, String> {
         if let Some((id, _)) = self.sockets.iter().find(|(_, socket)| socket.quic_of == Some(listener)) {
             return Ok(*id);
@@ -457,7 +457,8 @@ mod tests {
         let quic = listeners.find_or_open_quic(id).unwrap();
         assert_eq!(listeners.find_or_open_quic(id), Ok(quic));
         assert!(quic != id && listeners.addresses().count() == 1);
-        let bound: SocketAddr = rustix::net::getsockname(listeners.descriptor(quic).unwrap()).unwrap().try_into().unwrap();
+        let bound: SocketAddr =
+            rustix::net::getsockname(listeners.descriptor(quic).unwrap()).unwrap().try_into().unwrap();
         assert_eq!(Address::Tcp(bound), address);
         listeners.retain(&[id]);
         assert!(listeners.descriptor(quic).is_err());

@@ -106,7 +106,7 @@ impl Negotiated {
 }
 
 impl Negotiated {
-    /// Those of a connection of QUIC. Its library does not know the suite that was agreed on.
+    /// The version of a connection of QUIC. Its library does not know the suite that was agreed on.
     pub fn of_quic(identity: Option<Box<dyn Any>>) -> Negotiated {
         let chain = identity.and_then(|identity| identity.downcast::<Vec<CertificateDer<'static>>>().ok());
         let shown = chain.as_ref().and_then(|chain| chain.first());
