@@ -212,6 +212,10 @@ async fn exchange(
         if had_answered {
             yield_now().await;
         }
+        // Most requests fit into the socket: no event is waited for.
+        if !has_sent && write_at_once(connection, &mut writer)? {
+            has_sent = true;
+        }
         let read = match read {
             Some(length) => Ok(length),
             None => tokio::select! {
@@ -243,6 +247,19 @@ async fn exchange(
             Ok(_) => return Err(Trouble::Closed { reason: "it closed the connection".to_owned(), had_answered }),
             Err(error) => return Err(Trouble::Closed { reason: error.to_string(), had_answered }),
         }
+    }
+}
+
+/// Writes the first bytes of a request, if there is room. Whether there was.
+fn write_at_once(connection: &Connection, writer: &mut RequestWriter<'_>) -> Result<bool, Trouble> {
+    let bytes = writer.bytes().map_err(Trouble::Disk)?;
+    match connection.try_write(bytes) {
+        Ok(count) => {
+            writer.wrote(count);
+            Ok(true)
+        }
+        // `write` waits for room, and notices the end of the connection.
+        Err(_) => Ok(false),
     }
 }
 

@@ -4,6 +4,9 @@
 //! A request gets a place at the address with the fewest requests: a connection that waits for one, or the right to make
 //! one. An address that cannot be reached has no places until it can.
 //!
+//! Of the requests that have waited for about the same time, one of the thread that frees a place gets it: another thread
+//! would have to be woken, and to watch the connection from then on.
+//!
 //! A connection is kept for another request only while each other connection to its address has answered before. One that
 //! has not may be in the backlog of the server, because all of its processes have a connection: a connection that is kept
 //! would keep a process from it, for as long as requests wait.
@@ -13,6 +16,7 @@ use howdah_config::Endpoint;
 use howdah_protocol::messages::router::FastCgiServerLoad;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -55,10 +59,17 @@ enum Progress {
 
 struct State {
     servers: Vec<Server>,
-    waiting: VecDeque<(Ticket, oneshot::Sender<Place>)>,
+    waiting: VecDeque<InLine>,
     last_number: u64,
     /// The address that had the last turn.
     last: usize,
+}
+
+/// A request in the line.
+struct InLine {
+    ticket: Ticket,
+    thread: ThreadId,
+    sender: oneshot::Sender<Place>,
 }
 
 struct Server {
@@ -82,6 +93,11 @@ pub struct Trouble {
     pub since: Instant,
 }
 
+/// How much earlier a request of another thread may have come, without being the next one.
+const SAME_TIME: Duration = Duration::from_millis(20);
+/// How many requests are looked at.
+const MOST_LOOKED_AT: usize = 64;
+
 // === impl Places ===
 
 impl Places {
@@ -101,7 +117,7 @@ impl Places {
     pub fn take(self: &Arc<Self>, since: Instant) -> Result<Place, Waiting> {
         let mut state = self.lock();
         // Requests that wait already come first, unless they wait for shorter.
-        let is_next = state.waiting.front().is_none_or(|((first, _), _)| since < *first);
+        let is_next = state.waiting.front().is_none_or(|first| since < first.ticket.0);
         if is_next && let Some(place) = state.choose(self) {
             return Ok(place);
         }
@@ -109,8 +125,8 @@ impl Places {
         let ticket = (since, state.last_number);
         let (sender, turn) = oneshot::channel();
         // Nearly always, this is the end.
-        let index = state.waiting.partition_point(|(other, _)| *other < ticket);
-        state.waiting.insert(index, (ticket, sender));
+        let index = state.waiting.partition_point(|other| other.ticket < ticket);
+        state.waiting.insert(index, InLine { ticket, thread: thread::current().id(), sender });
         Err(Waiting { ticket, turn })
     }
 
@@ -118,7 +134,7 @@ impl Places {
     pub fn leave(&self, waiting: Waiting) {
         {
             let mut state = self.lock();
-            if let Ok(index) = state.waiting.binary_search_by_key(&waiting.ticket, |(ticket, _)| *ticket) {
+            if let Ok(index) = state.waiting.binary_search_by_key(&waiting.ticket, |other| other.ticket) {
                 state.waiting.remove(index);
             }
         }
@@ -216,9 +232,18 @@ impl State {
         }
     }
 
-    /// Gives a place to the request that waits for the longest time; without one, it is free.
+    /// The request that gets the next place: one of this thread, or the one that waits for the longest time.
+    fn next(&mut self) -> Option<InLine> {
+        let (oldest, here) = (self.waiting.front()?.ticket.0, thread::current().id());
+        let mut first = self.waiting.iter().take(MOST_LOOKED_AT);
+        let index = first.position(|other| other.thread == here).unwrap_or(0);
+        let is_same_time = self.waiting[index].ticket.0.saturating_duration_since(oldest) < SAME_TIME;
+        self.waiting.remove(if is_same_time { index } else { 0 })
+    }
+
+    /// Gives a place to a request that waits; without one, it is free.
     fn give(&mut self, mut place: Place) -> bool {
-        while let Some((_, sender)) = self.waiting.pop_front() {
+        while let Some(InLine { sender, .. }) = self.next() {
             match sender.send(place) {
                 Ok(()) => return true,
                 // This request was cancelled.
@@ -380,6 +405,25 @@ mod tests {
         drop(place);
         places.leave(last);
         assert!(places.take(now).is_ok());
+    }
+
+    #[tokio::test]
+    async fn of_requests_of_the_same_time_one_of_this_thread_is_next() {
+        let (places, now) = (places(&[1]), Instant::now());
+        let wait = |after: Duration| places.take(now + after).err().expect("no place");
+        let far = |after: Duration| thread::scope(|scope| scope.spawn(|| wait(after)).join().expect("a thread"));
+        let first = places.take(now).ok().expect("a place");
+        let mut one = far(Duration::ZERO);
+        let mut here = wait(SAME_TIME / 2);
+        let mut late = wait(SAME_TIME);
+        drop(first);
+        let place = here.turn.try_recv().expect("it is next");
+        assert!(one.turn.try_recv().is_err());
+        drop(place);
+        let place = one.turn.try_recv().expect("it has waited for longer");
+        assert!(late.turn.try_recv().is_err());
+        drop(place);
+        assert!(late.turn.try_recv().is_ok());
     }
 
     #[tokio::test]
