@@ -1,6 +1,9 @@
 //! The headers of a response that mark its end, for protocols in which records or frames mark it.
 
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HOST,
+    HeaderName, MAX_FORWARDS, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
 use http::{HeaderMap, Method, StatusCode};
 use hyper::body::Body;
 
@@ -14,6 +17,21 @@ const OF_CONNECTIONS: [HeaderName; 6] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
+/// The headers that a recipient needs before the body, or that change who it trusts (RFC 9110, 6.5.1). hyper drops the same
+/// ones from the trailers of HTTP/1.
+const NOT_IN_TRAILERS: [HeaderName; 10] = [
+    AUTHORIZATION,
+    CACHE_CONTROL,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    CONTENT_RANGE,
+    CONTENT_TYPE,
+    HOST,
+    MAX_FORWARDS,
+    SET_COOKIE,
+    TRAILER,
+];
+
 /// Whether a response to this method has a body.
 pub fn has_body(method: &Method, status: StatusCode) -> bool {
     *method != Method::HEAD && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
@@ -23,6 +41,14 @@ pub fn has_body(method: &Method, status: StatusCode) -> bool {
 pub fn drop_framing(headers: &mut HeaderMap) {
     for name in &OF_CONNECTIONS {
         headers.remove(name);
+    }
+}
+
+/// Drops the headers that trailers may not have.
+pub fn drop_from_trailers(trailers: &mut HeaderMap) {
+    drop_framing(trailers);
+    for name in &NOT_IN_TRAILERS {
+        trailers.remove(name);
     }
 }
 

@@ -6,12 +6,14 @@
 //!   headers of HTTP/1's connections; `head_memory`: how much memory the requests of a client take
 //! - `framing`: the end of a response, in protocols that are not HTTP/1
 //! - `interim_limit`: how much may precede a response; `rejection`: log lines about bytes that are not a request
+//! - `priority`: which of several responses goes first
 
 pub mod clock;
 pub mod framing;
 pub mod head_memory;
 pub mod interim_limit;
 pub mod limits;
+pub mod priority;
 pub mod refusal;
 pub mod rejection;
 pub mod request_head;

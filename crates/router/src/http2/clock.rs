@@ -7,7 +7,9 @@
 
 use crate::connection::clock::ConnectionClock;
 use crate::connection::head_memory::{HeadMemory, HeldHead};
-use crate::http2::send_room::SendRoom;
+use crate::connection::priority::PriorityField;
+use crate::http2::frames::PriorityUpdate;
+use crate::http2::send_room::{SendRoom, SendTurn};
 use crate::net::load::Load;
 use howdah_config::Http;
 use http::request::Parts;
@@ -78,7 +80,7 @@ impl MultiplexedClock {
             head_since: Cell::new(Some(Instant::now())),
             write_blocked_since: Cell::new(None),
             sent: Cell::new(0),
-            send_room: SendRoom::default(),
+            send_room: SendRoom::new(),
             head_memory: HeadMemory::new(limits.http2.max_concurrent_streams),
             ending: Cell::new(is_draining.then(|| (Ending::Graceful, Instant::now()))),
             waker: RefCell::default(),
@@ -110,6 +112,21 @@ impl MultiplexedClock {
         self.send_room.flushed();
     }
 
+    /// Bytes of DATA went out.
+    pub fn wrote_data(&self, bytes: u64) {
+        self.send_room.wrote_data(bytes);
+    }
+
+    /// The client has opened its window of the connection by this number of bytes.
+    pub fn window_grew(&self, bytes: u64) {
+        self.send_room.window_grew(bytes);
+    }
+
+    /// The client has changed the priority of a response.
+    pub fn update_priority(&self, update: PriorityUpdate) {
+        self.send_room.update(update);
+    }
+
     // --- Requests
 
     /// A request begins. `None` if the client's open requests take too much memory with this one.
@@ -123,10 +140,10 @@ impl MultiplexedClock {
         Some(OpenStream { clock: Rc::clone(self), _head: head })
     }
 
-    /// Bytes of a response were passed on.
-    pub fn count_sent(&self, bytes: usize) {
+    /// Bytes of a response were passed on, in this turn.
+    pub fn count_sent(&self, turn: &mut SendTurn<'_>, bytes: usize) {
         self.sent.set(self.sent.get() + bytes as u64);
-        self.send_room.take(bytes);
+        turn.passed_on(bytes);
     }
 
     /// How many bytes of responses were passed on.
@@ -134,14 +151,9 @@ impl MultiplexedClock {
         self.sent.get()
     }
 
-    /// Whether bytes of a response may be passed on.
-    pub fn has_send_room(&self) -> bool {
-        self.send_room.is_open()
-    }
-
-    /// Ready when bytes of a response may be passed on.
-    pub fn poll_send_room(&self, context: &Context<'_>) -> Poll<()> {
-        self.send_room.poll(context)
+    /// The turns of a stream, with the priorities of its request and of its response.
+    pub fn send_turn(&self, stream: u32, requested: PriorityField, changed: PriorityField) -> SendTurn<'_> {
+        self.send_room.turn(stream, requested, changed)
     }
 
     /// How long the client may read nothing.

@@ -1,10 +1,12 @@
 //! A client's connection, from the preface to its end: h2 on a watched socket, and a task for each request.
 
 use crate::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
+use crate::connection::priority::PriorityField;
 use crate::connection::rejection::{log_closed, log_refused};
 use crate::connection::request_head;
 use crate::http2::clock::{Ending, MultiplexedClock};
 use crate::http2::request_body::RequestBody;
+use crate::http2::send_room::MOST_OF_STREAM;
 use crate::http2::stream;
 use crate::http2::stream_clock::StreamClock;
 use crate::http2::watched::Watched;
@@ -29,8 +31,6 @@ pub use crate::http2::frames::PREFACE;
 const STREAM_WINDOW_BYTES: u32 = 512 * 1024;
 /// The same for all requests of a connection together.
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
-/// How many bytes of a response may wait in h2 until the socket takes them.
-const SEND_BUFFER_BYTES: usize = 32 * 1024;
 /// h2 answers a larger head 431 by itself, without a line in the logs; those between this and the limit of all versions
 /// are answered here. Each header counts 32 bytes more than in HTTP/1.
 const HEADER_LIST_BYTES: u32 = 2 * MAX_HEAD_BYTES as u32 + 32 * MAX_HEADERS as u32;
@@ -51,7 +51,7 @@ pub async fn serve<B, F>(
     let handshake = Builder::new()
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .max_send_buffer_size(SEND_BUFFER_BYTES)
+        .max_send_buffer_size(MOST_OF_STREAM)
         .max_concurrent_streams(max_concurrent_streams)
         // A usual client may leave a page with many requests while the router is busy. The account of `frames` is the limit.
         .max_pending_accept_reset_streams(max_concurrent_streams as usize)
@@ -149,6 +149,7 @@ fn begin<B, F>(
         RequestBody::new(body, request_head::content_length(&head.headers), Rc::clone(&clock))
     };
     let method = head.method.clone();
+    let priority = PriorityField::of(&head.headers);
     let answer = answer(Rc::clone(peer), Rc::clone(&clock), Request::from_parts(head, body));
-    spawn_local(stream::run(open, clock, method, answer));
+    spawn_local(stream::run(open, clock, method, priority, answer));
 }

@@ -5,8 +5,10 @@
 //! takes points from an account; requests, bytes of responses, and time add some. A client whose account is empty loses
 //! its connection. The usual behaviour of browsers, proxies and gRPC stays far away from it.
 //!
-//! It also notices whether a head is incomplete: HEADERS or CONTINUATION without END_HEADERS, or a part of one.
+//! It also notices whether a head is incomplete: HEADERS or CONTINUATION without END_HEADERS, or a part of one. It keeps what
+//! h2 does not pass on: the window of the connection, and the priorities of PRIORITY_UPDATE (RFC 9218, 7.1).
 
+use crate::connection::priority::PriorityField;
 use std::time::Instant;
 
 /// The frames of one connection, as they are read.
@@ -17,6 +19,21 @@ pub struct Frames {
     in_head: bool,
     /// The work of the frames that came in this turn.
     work: usize,
+    /// The payload of a frame that is read here, as far as it has come.
+    kept: Vec<u8>,
+    /// By how many bytes the connection's window has grown.
+    window: u64,
+    /// Priorities that came.
+    updates: Vec<PriorityUpdate>,
+}
+
+/// A client has changed the priority of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PriorityUpdate {
+    /// The number of its stream.
+    pub stream: u32,
+    /// The new priority.
+    pub field: PriorityField,
 }
 
 enum State {
@@ -24,8 +41,19 @@ enum State {
     Preface(usize),
     /// A frame's header, and how many bytes of it have come.
     Header([u8; HEADER_BYTES], usize),
-    /// The payload of a frame: how many bytes have not come, and whether it belongs to a head.
-    Payload(usize, bool),
+    /// The payload of a frame: how many bytes have not come, and what it is.
+    Payload(usize, Payload),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Payload {
+    /// A part of a head.
+    Head,
+    /// The number by which the connection's window grows.
+    Window,
+    /// A stream's number, and its priority.
+    Priority,
+    Other,
 }
 
 struct Account {
@@ -48,6 +76,7 @@ const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
+const PRIORITY_UPDATE: u8 = 16;
 const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -61,6 +90,8 @@ const BYTES_PER_POINT: u64 = 512;
 const WORK_OF_TURN: usize = 8 * 1024;
 /// The work of a frame, in bytes of a head.
 const WORK_OF_FRAME: usize = 32;
+/// The longest PRIORITY_UPDATE that is read. The others are ignored.
+const MAX_PRIORITY_UPDATE: usize = 4 + 256;
 /// A frame of DATA with fewer bytes counts: more may come in a single large one.
 const SMALL_DATA_BYTES: usize = 64;
 
@@ -74,6 +105,9 @@ impl Frames {
             account: Account { points: MAX_POINTS, since: Instant::now(), sent: 0 },
             in_head: false,
             work: 0,
+            kept: Vec::new(),
+            window: 0,
+            updates: Vec::new(),
         }
     }
 
@@ -99,16 +133,20 @@ impl Frames {
                         self.begin(header);
                     }
                 }
-                State::Payload(missing, is_head) => {
-                    let (_, rest) = bytes.split_at((*missing).min(bytes.len()));
-                    if *is_head {
-                        self.work += bytes.len() - rest.len();
+                State::Payload(missing, payload) => {
+                    let (come, rest) = bytes.split_at((*missing).min(bytes.len()));
+                    match payload {
+                        Payload::Head => self.work += come.len(),
+                        Payload::Window | Payload::Priority => self.kept.extend_from_slice(come),
+                        Payload::Other => {}
                     }
-                    *missing -= bytes.len() - rest.len();
+                    *missing -= come.len();
                     bytes = rest;
                     if *missing == 0 {
-                        self.in_head = *is_head && self.in_head;
+                        let payload = *payload;
+                        self.in_head = payload == Payload::Head && self.in_head;
                         self.state = State::Header([0; HEADER_BYTES], 0);
+                        self.end(payload);
                     }
                 }
             }
@@ -132,19 +170,30 @@ impl Frames {
         self.account.sent %= BYTES_PER_POINT;
     }
 
+    /// By how many bytes the connection's window has grown since the last call.
+    pub fn take_window(&mut self) -> u64 {
+        std::mem::take(&mut self.window)
+    }
+
+    /// The priorities that came since the last call.
+    pub fn take_priorities(&mut self) -> impl Iterator<Item = PriorityUpdate> {
+        self.updates.drain(..)
+    }
+
     /// Whether the preface or a head has begun, and is not complete.
     pub fn has_open_head(&self) -> bool {
         self.in_head
             || match self.state {
                 State::Preface(_) => true,
-                State::Payload(_, is_head) => is_head,
+                State::Payload(_, payload) => payload == Payload::Head,
                 State::Header(..) => false,
             }
     }
 
     /// A frame begins, of which only the header has come.
     fn begin(&mut self, header: [u8; HEADER_BYTES]) {
-        let [a, b, c, kind, flags, ..] = header;
+        let [a, b, c, kind, flags, stream @ ..] = header;
+        let is_of_connection = stream == [0; 4];
         let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
         let is_set = |flag: u8| flags & flag != 0;
         self.account.add(match kind {
@@ -158,15 +207,36 @@ impl Frames {
             WINDOW_UPDATE => -1,
             PRIORITY => -2,
             SETTINGS | PING => 0,
-            // Unknown ones are ignored, such as PRIORITY_UPDATE.
+            // PRIORITY_UPDATE, and unknown ones, which are ignored.
             _ => -2,
         });
         self.work += WORK_OF_FRAME;
-        let is_head = matches!(kind, HEADERS | CONTINUATION);
-        if is_head {
+        let payload = match kind {
+            HEADERS | CONTINUATION => Payload::Head,
+            WINDOW_UPDATE if is_of_connection && length == 4 => Payload::Window,
+            PRIORITY_UPDATE if is_of_connection && (4..=MAX_PRIORITY_UPDATE).contains(&length) => Payload::Priority,
+            _ => Payload::Other,
+        };
+        if payload == Payload::Head {
             self.in_head = !is_set(END_HEADERS);
         }
-        self.state = if length == 0 { State::Header([0; HEADER_BYTES], 0) } else { State::Payload(length, is_head) };
+        self.state = if length == 0 { State::Header([0; HEADER_BYTES], 0) } else { State::Payload(length, payload) };
+    }
+
+    /// A payload is complete.
+    fn end(&mut self, payload: Payload) {
+        if let Some((number, field)) = self.kept.split_first_chunk() {
+            // The first bit is reserved.
+            let number = u32::from_be_bytes(*number) & (u32::MAX >> 1);
+            match payload {
+                Payload::Window => self.window += u64::from(number),
+                Payload::Priority => {
+                    self.updates.push(PriorityUpdate { stream: number, field: PriorityField::parse(field) });
+                }
+                Payload::Head | Payload::Other => {}
+            }
+            self.kept.clear();
+        }
     }
 }
 
@@ -252,6 +322,34 @@ mod tests {
         for _ in 0..100_000 {
             frames.wrote(1024);
             assert!(frames.read(&frame(WINDOW_UPDATE, 0, &[0, 0, 4, 0]).repeat(2)));
+        }
+    }
+
+    #[test]
+    fn windows_and_priorities_are_kept_in_any_pieces() {
+        let of_connection = |kind, payload: &[u8]| {
+            let mut bytes = frame(kind, 0, payload);
+            bytes[8] = 0;
+            bytes
+        };
+        let all = [
+            PREFACE.to_vec(),
+            of_connection(WINDOW_UPDATE, &[0x80, 0, 1, 2]),
+            frame(WINDOW_UPDATE, 0, &[0, 0, 9, 9]),
+            of_connection(PRIORITY_UPDATE, b"\0\0\0\x05u=1, i"),
+            frame(PRIORITY_UPDATE, 0, b"\0\0\0\x05u=2"),
+            of_connection(PRIORITY_UPDATE, b"\0\0\0"),
+            of_connection(PRIORITY_UPDATE, &[0; MAX_PRIORITY_UPDATE + 1]),
+            of_connection(PRIORITY_UPDATE, b"\0\0\0\x07"),
+            of_connection(WINDOW_UPDATE, &[0, 0, 0, 1]),
+        ]
+        .concat();
+        for size in [1, 2, 7, 1000] {
+            let mut frames = Frames::new();
+            assert!(all.chunks(size).all(|piece| frames.read(piece)));
+            let update = |stream, field: &str| PriorityUpdate { stream, field: PriorityField::parse(field.as_bytes()) };
+            assert_eq!(frames.take_priorities().collect::<Vec<_>>(), [update(5, "u=1, i"), update(7, "")], "{size}");
+            assert_eq!((frames.take_window(), frames.take_window()), (0x103, 0), "{size}");
         }
     }
 

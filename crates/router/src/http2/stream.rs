@@ -2,11 +2,14 @@
 //! client's windows allow.
 //!
 //! A client that opens no window for `send_timeout` loses the stream (CANCEL). A slow connection that many responses share
-//! moves each of them only now and then: while others move, a stream may wait [`PATIENCE`] times as long.
+//! moves each of them only now and then: while others move, a stream may wait [`PATIENCE`] times as long. While the
+//! connection moves, a stream may wait for more urgent ones without a limit.
 
-use crate::connection::framing::has_body;
+use crate::connection::framing::{drop_from_trailers, has_body};
+use crate::connection::priority::PriorityField;
 use crate::connection::response_head;
 use crate::http2::clock::{MultiplexedClock, OpenStream};
+use crate::http2::send_room::SendTurn;
 use crate::http2::stream_clock::StreamClock;
 use crate::http2::tunnel;
 use bytes::Bytes;
@@ -35,7 +38,7 @@ enum Broken {
 }
 
 /// Answers a request. `answer` makes the response.
-pub async fn run<B, F>(open: OpenStream, clock: Rc<StreamClock>, method: Method, answer: F)
+pub async fn run<B, F>(open: OpenStream, clock: Rc<StreamClock>, method: Method, priority: PriorityField, answer: F)
 where
     B: Body<Data = Bytes, Error = io::Error>,
     F: Future<Output = Response<B>>,
@@ -49,14 +52,19 @@ where
         .await
     };
     if let Some(response) = response {
-        send(open.connection(), &clock, &method, response).await;
+        send(open.connection(), &clock, &method, priority, response).await;
     }
     clock.stream_ended();
 }
 
 /// Sends the response. The request ends when its body is dropped.
-async fn send<B>(connection: &MultiplexedClock, clock: &StreamClock, method: &Method, response: Response<B>)
-where
+async fn send<B>(
+    connection: &MultiplexedClock,
+    clock: &StreamClock,
+    method: &Method,
+    priority: PriorityField,
+    response: Response<B>,
+) where
     B: Body<Data = Bytes, Error = io::Error>,
 {
     let Some(mut respond) = clock.take_respond() else { return };
@@ -80,6 +88,7 @@ where
     let has_body = has_body(method, head.status) && !body.is_end_stream();
     let head = response_head::of(head, &body, method);
     let length = head.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let changed = PriorityField::of(head.headers());
     let mut stream = match respond.send_response(head, !has_body) {
         Ok(stream) => stream,
         Err(error) => {
@@ -90,8 +99,9 @@ where
     if !has_body {
         return;
     }
+    let mut turn = connection.send_turn(stream.stream_id().as_u32(), priority, changed);
     let mut body = pin!(body);
-    match send_body(connection, &mut stream, body.as_mut(), length).await {
+    match send_body(connection, &mut turn, &mut stream, body.as_mut(), length).await {
         Ok(()) | Err(Broken::ClientLeft) => {}
         Err(Broken::Reset(reason)) => stream.send_reset(reason),
     }
@@ -100,6 +110,7 @@ where
 /// Sends a body of this length, if it is known. A body that is longer is cut there, as with HTTP/1.
 async fn send_body<B>(
     connection: &MultiplexedClock,
+    turn: &mut SendTurn<'_>,
     stream: &mut SendStream<Bytes>,
     mut body: Pin<&mut B>,
     length: Option<u64>,
@@ -110,7 +121,7 @@ where
     let mut missing = length;
     loop {
         // A body is not asked for bytes that the client does not take.
-        capacity(connection, stream, 1).await?;
+        capacity(connection, turn, stream, 1).await?;
         let frame = poll_fn(|context| match poll_left(stream, context) {
             Poll::Ready(()) => Poll::Ready(Err(Broken::ClientLeft)),
             Poll::Pending => body.as_mut().poll_frame(context).map(Ok),
@@ -119,8 +130,13 @@ where
         let mut data = match frame {
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(data) => data,
-                // Trailers are dropped, as with HTTP/1.
-                Err(_) => continue,
+                Err(frame) => match frame.into_trailers() {
+                    Ok(mut trailers) if missing.is_none_or(|missing| missing == 0) => {
+                        drop_from_trailers(&mut trailers);
+                        return stream.send_trailers(trailers).map_err(|_| Broken::ClientLeft);
+                    }
+                    _ => continue,
+                },
             },
             Some(Err(error)) => {
                 tracing::debug!(%error, "a response broke off");
@@ -138,10 +154,10 @@ where
         }
         let is_last = missing == Some(0) || missing.is_none() && body.is_end_stream();
         while !data.is_empty() {
-            let length = capacity(connection, stream, data.len()).await?.min(data.len());
+            let length = capacity(connection, turn, stream, data.len()).await?.min(data.len());
             let ends = is_last && length == data.len();
             stream.send_data(data.split_to(length), ends).map_err(|_| Broken::ClientLeft)?;
-            connection.count_sent(length);
+            connection.count_sent(turn, length);
         }
         if is_last {
             return Ok(());
@@ -152,20 +168,27 @@ where
 /// Waits until some bytes may be sent, at most this number.
 async fn capacity(
     connection: &MultiplexedClock,
+    turn: &mut SendTurn<'_>,
     stream: &mut SendStream<Bytes>,
     wanted: usize,
 ) -> Result<usize, Broken> {
-    if connection.has_send_room() {
-        stream.reserve_capacity(wanted.min(PORTION_BYTES));
+    let wanted = wanted.min(PORTION_BYTES);
+    if turn.is_free() {
+        stream.reserve_capacity(wanted);
         if stream.capacity() > 0 {
             return Ok(stream.capacity());
         }
     }
-    for _ in 0..PATIENCE {
+    let mut patience = PATIENCE;
+    while patience > 0 {
+        // Bytes that are reserved are missing in the connection's window.
+        stream.reserve_capacity(0);
         let sent = connection.sent();
+        let mut has_room = false;
         let more = async {
-            poll_fn(|context| poll_room(connection, stream, context)).await?;
-            stream.reserve_capacity(wanted.min(PORTION_BYTES));
+            poll_fn(|context| poll_turn(turn, stream, context)).await?;
+            has_room = true;
+            stream.reserve_capacity(wanted);
             if stream.capacity() > 0 {
                 return Ok(stream.capacity());
             }
@@ -181,20 +204,20 @@ async fn capacity(
         match timeout(connection.send_timeout(), more).await {
             Ok(result) => return result,
             Err(_) if connection.sent() == sent => break,
-            Err(_) => {}
+            Err(_) => patience -= u32::from(has_room),
         }
     }
     tracing::debug!("a client takes nothing of a response: its stream is reset");
     Err(Broken::Reset(Reason::CANCEL))
 }
 
-/// Ready when the connection has room for bytes, or the client has left.
-fn poll_room(
-    connection: &MultiplexedClock,
+/// Ready when it is the stream's turn, or the client has left.
+fn poll_turn(
+    turn: &mut SendTurn<'_>,
     stream: &mut SendStream<Bytes>,
     context: &mut Context<'_>,
 ) -> Poll<Result<(), Broken>> {
-    match connection.poll_send_room(context) {
+    match turn.poll(context) {
         Poll::Ready(()) => Poll::Ready(Ok(())),
         Poll::Pending => poll_left(stream, context).map(|()| Err(Broken::ClientLeft)),
     }

@@ -4,7 +4,9 @@
 //! The same ends as with HTTP/1: either side ends the tunnel, no byte goes either way for long, or the connection drains.
 
 use crate::connection::limits::{TUNNEL_GRACE, TUNNEL_IDLE_TIMEOUT};
+use crate::connection::priority::PriorityField;
 use crate::http2::clock::MultiplexedClock;
+use crate::http2::send_room::SendTurn;
 use bytes::{Buf, Bytes};
 use h2::{RecvStream, SendStream};
 use hyper::upgrade::Upgraded;
@@ -25,6 +27,7 @@ struct StreamBytes<'c> {
     /// When bytes went either way.
     moved_at: &'c Cell<Instant>,
     connection: &'c MultiplexedClock,
+    turn: SendTurn<'c>,
 }
 
 /// How often the tunnel's time is checked.
@@ -35,7 +38,8 @@ const PORTION_BYTES: usize = 16 * 1024;
 /// Copies until the tunnel ends.
 pub async fn run(connection: &MultiplexedClock, received: RecvStream, sending: SendStream<Bytes>, upstream: Upgraded) {
     let moved_at = Cell::new(Instant::now());
-    let mut client = StreamBytes { received, unread: Bytes::new(), sending, moved_at: &moved_at, connection };
+    let turn = connection.send_turn(sending.stream_id().as_u32(), PriorityField::default(), PriorityField::default());
+    let mut client = StreamBytes { received, unread: Bytes::new(), sending, moved_at: &moved_at, connection, turn };
     let mut upstream = TokioIo::new(upstream);
     tokio::select! {
         result = copy_bidirectional(&mut client, &mut upstream) => {
@@ -85,7 +89,7 @@ impl AsyncWrite for StreamBytes<'_> {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        ready!(self.connection.poll_send_room(context));
+        ready!(self.turn.poll(context));
         self.sending.reserve_capacity(bytes.len().min(PORTION_BYTES));
         let mut capacity = self.sending.capacity();
         while capacity == 0 {
@@ -96,7 +100,8 @@ impl AsyncWrite for StreamBytes<'_> {
         }
         let length = capacity.min(bytes.len());
         let sent = self.sending.send_data(Bytes::copy_from_slice(&bytes[..length]), false);
-        self.connection.count_sent(length);
+        let connection = self.connection;
+        connection.count_sent(&mut self.turn, length);
         self.moved_at.set(Instant::now());
         Poll::Ready(sent.map(|()| length).map_err(io::Error::other))
     }

@@ -2,6 +2,7 @@
 
 use crate::http2::clock::{Ending, MultiplexedClock};
 use crate::http2::frames::Frames;
+use crate::http2::sent_frames::SentFrames;
 use crate::net::socket::Socket;
 use bytes::{Buf, Bytes};
 use std::future::Future;
@@ -17,6 +18,7 @@ pub struct Watched {
     socket: Socket,
     clock: Rc<MultiplexedClock>,
     frames: Frames,
+    sent_frames: SentFrames,
     /// Bytes that were read before, and are read again first.
     read_before: Bytes,
     /// Whether the client has sent too many frames without a use. Nothing more is read then.
@@ -28,7 +30,14 @@ pub struct Watched {
 impl Watched {
     /// A socket with its clock. These bytes of the client were read already.
     pub fn new(socket: Socket, read_before: Bytes, clock: Rc<MultiplexedClock>) -> Watched {
-        Watched { socket, clock, frames: Frames::new(), read_before, is_flooded: false }
+        Watched {
+            socket,
+            clock,
+            frames: Frames::new(),
+            sent_frames: SentFrames::default(),
+            read_before,
+            is_flooded: false,
+        }
     }
 
     fn wrote(&mut self, result: &Poll<io::Result<usize>>) {
@@ -62,6 +71,8 @@ impl AsyncRead for Watched {
         }
         this.is_flooded = !this.frames.read(&buffer.filled()[before..]);
         this.clock.head_is_open(this.frames.has_open_head());
+        this.clock.window_grew(this.frames.take_window());
+        this.frames.take_priorities().for_each(|update| this.clock.update_priority(update));
         if this.is_flooded {
             this.clock.end(Ending::Abrupt("too many frames without a use, or too many requests that were reset"));
         }
@@ -78,6 +89,10 @@ fn yield_turn(context: &mut Context<'_>) -> Poll<io::Result<()>> {
 impl AsyncWrite for Watched {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.socket).poll_write(context, bytes);
+        if let Poll::Ready(Ok(written)) = result {
+            let data = self.sent_frames.wrote(&bytes[..written]);
+            self.clock.wrote_data(data);
+        }
         self.wrote(&result);
         result
     }
@@ -88,6 +103,10 @@ impl AsyncWrite for Watched {
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.socket).poll_write_vectored(context, buffers);
+        if let Poll::Ready(Ok(written)) = result {
+            let data = self.sent_frames.wrote_pieces(buffers, written);
+            self.clock.wrote_data(data);
+        }
         self.wrote(&result);
         result
     }

@@ -48,7 +48,6 @@ use head::Outgoing;
 use head::forwarded_headers::ForwardedHeaders;
 use health::server_health::RequestFailure;
 use howdah_config::{Endpoint, Http, ProxySettings};
-use http::request::Parts;
 use http::{Response, StatusCode};
 use hyper::body::Body;
 use request_body::ClientBody;
@@ -232,10 +231,9 @@ async fn respond(
     }
     connection.keep_alive = head::keep_alive(response.headers());
     let (head, incoming) = response.into_parts();
-    let Parts { method, version, .. } = outgoing.request;
     let length = incoming.size_hint().exact();
     let head =
-        head::response(head, length, method, *version).map_err(|problem| ExchangeError::Broken(problem.into()))?;
+        head::response(head, length, outgoing.request).map_err(|problem| ExchangeError::Broken(problem.into()))?;
     let limit = outgoing.settings.response_timeout;
     let mut body = UpstreamStream::new(incoming, connection, Rc::clone(pool), Rc::clone(&outgoing.body), limit);
     if length.is_none() {

@@ -1,8 +1,8 @@
 //! An upstream's response body on its way to the client: passed on as it comes, no faster than the client takes it.
 //!
 //! A body that breaks off, or that sends no bytes for too long, ends with an error: the client's connection is closed, so
-//! that a short body is never taken for a complete one. One line in the log reports it. Trailers are dropped. Bytes
-//! that came together with the head are read before the client gets the head: if they are broken, the answer is 502.
+//! that a short body is never taken for a complete one. One line in the log reports it. Trailers are passed on after the end
+//! of the body. Bytes that came together with the head are read before the client gets the head: if they are broken, the answer is 502.
 
 use crate::backends::proxy::assigned::AssignedRequest;
 use crate::backends::proxy::connection::pool::{ConnectionPool, UpstreamConnection};
@@ -10,6 +10,7 @@ use crate::backends::proxy::request_body::ClientBody;
 use crate::backends::proxy::timeout::WaitTimeout;
 use crate::response::body::Source;
 use bytes::Bytes;
+use http::HeaderMap;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::upgrade::Upgraded;
 use std::future::poll_fn;
@@ -38,6 +39,8 @@ pub struct UpstreamStream {
     timeout: WaitTimeout,
     /// The bytes that came together with the head.
     first: Option<Bytes>,
+    /// The trailers, until the end of the body.
+    trailers: Option<Box<HeaderMap>>,
     /// The process of an HTTP application, or the server of an upstream, is in use until the end of the response.
     assigned: Option<AssignedRequest>,
 }
@@ -59,14 +62,16 @@ impl Body for UpstreamBody {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self.get_mut() {
-            UpstreamBody::Stream(stream) => stream.poll(context).map(|next| next.map(|bytes| bytes.map(Frame::data))),
+            UpstreamBody::Stream(stream) => stream.poll(context),
             UpstreamBody::Tunnel(_) => Poll::Ready(None),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            UpstreamBody::Stream(stream) => stream.first.is_none() && stream.incoming.is_end_stream(),
+            UpstreamBody::Stream(stream) => {
+                stream.first.is_none() && stream.trailers.is_none() && stream.incoming.is_end_stream()
+            }
             UpstreamBody::Tunnel(_) => true,
         }
     }
@@ -100,7 +105,16 @@ impl UpstreamStream {
         limit: Duration,
     ) -> UpstreamStream {
         let timeout = WaitTimeout::new(limit);
-        UpstreamStream { incoming, connection: Some(connection), pool, request, timeout, first: None, assigned: None }
+        UpstreamStream {
+            incoming,
+            connection: Some(connection),
+            pool,
+            request,
+            timeout,
+            first: None,
+            trailers: None,
+            assigned: None,
+        }
     }
 
     /// Reads the part of a body without a length that came together with the head, without waiting for more: the client
@@ -118,7 +132,10 @@ impl UpstreamStream {
         match polled {
             Poll::Pending => {}
             Poll::Ready(Some(Err(error))) => return Err(crate::backends::proxy::exchange::describe(&error)),
-            Poll::Ready(Some(Ok(frame))) => self.first = frame.into_data().ok(),
+            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                Ok(data) => self.first = Some(data),
+                Err(frame) => self.trailers = frame.into_trailers().ok().map(Box::new),
+            },
             Poll::Ready(None) => self.give_back(),
         }
         Ok(())
@@ -128,10 +145,10 @@ impl UpstreamStream {
         poll_fn(|context| Poll::Ready(Pin::new(&mut self.incoming).poll_frame(context))).await
     }
 
-    /// The next bytes.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    /// The next bytes, or the trailers.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(first)));
+            return Poll::Ready(Some(Ok(Frame::data(first))));
         }
         loop {
             let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(context) else {
@@ -147,17 +164,15 @@ impl UpstreamStream {
             };
             self.timeout.stop();
             match next {
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        return Poll::Ready(Some(Ok(data)));
-                    }
-                }
+                Some(Ok(frame)) if frame.is_data() => return Poll::Ready(Some(Ok(frame))),
+                // The connection is free when the end of the body has come, too.
+                Some(Ok(frame)) => self.trailers = frame.into_trailers().ok().map(Box::new),
                 Some(Err(error)) => {
                     return Poll::Ready(Some(Err(self.break_off(&crate::backends::proxy::exchange::describe(&error)))));
                 }
                 None => {
                     self.give_back();
-                    return Poll::Ready(None);
+                    return Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(*trailers))));
                 }
             }
         }

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use howdah_config::{Compression, Compressor, Encoding};
 use http::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
-    CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, VARY,
+    CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, TRAILER, VARY,
 };
 use http::request::Parts;
 use http::{Method, Response, StatusCode, Version};
@@ -35,8 +35,10 @@ pub use encoder::Encoder;
 /// A body in memory up to this length is compressed at once, so that its compressed length is known.
 const AT_ONCE_BYTES: usize = 64 * 1024;
 
-/// Headers with a checksum of the original bytes: a response that has one is not compressed.
-const CHECKSUMS: [HeaderName; 4] = [
+/// Headers with a checksum of the original bytes, or the promise of one behind them: a response that has one is not
+/// compressed.
+const CHECKSUMS: [HeaderName; 5] = [
+    TRAILER,
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
     HeaderName::from_static("digest"),

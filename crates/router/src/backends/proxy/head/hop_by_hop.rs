@@ -17,7 +17,7 @@ pub struct ConnectionHeaders(HashSet<HeaderName>);
 impl ConnectionHeaders {
     /// Reads the `Connection` headers. An option that is not a valid header name is ignored.
     pub fn of(headers: &HeaderMap) -> ConnectionHeaders {
-        let names = options(headers).filter_map(|option| HeaderName::from_bytes(option).ok());
+        let names = options(headers, CONNECTION).filter_map(|option| HeaderName::from_bytes(option).ok());
         ConnectionHeaders(names.filter(|name| headers.contains_key(name)).collect())
     }
 
@@ -39,11 +39,16 @@ impl ConnectionHeaders {
 
 /// Whether `Connection` has this option; case is ignored.
 pub fn has_option(headers: &HeaderMap, option: &str) -> bool {
-    options(headers).any(|other| other.eq_ignore_ascii_case(option.as_bytes()))
+    options(headers, CONNECTION).any(|other| other.eq_ignore_ascii_case(option.as_bytes()))
 }
 
-fn options(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
-    let values = headers.get_all(CONNECTION).iter();
+/// Whether the client accepts trailers (RFC 9110, 10.1.4).
+pub fn accepts_trailers(headers: &HeaderMap) -> bool {
+    options(headers, TE).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+}
+
+fn options(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &[u8]> {
+    let values = headers.get_all(name).iter();
     values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii))
 }
 

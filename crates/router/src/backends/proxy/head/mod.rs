@@ -13,10 +13,12 @@ pub mod target;
 pub mod upgrade;
 
 use crate::backends::proxy::head::forwarded_headers::ForwardedHeaders;
-use crate::backends::proxy::head::hop_by_hop::ConnectionHeaders;
+use crate::backends::proxy::head::hop_by_hop::{ConnectionHeaders, accepts_trailers};
 use crate::backends::proxy::request_body::{ClientBody, RequestBody};
 use howdah_config::{Endpoint, ProxySettings};
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, SERVER, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, SERVER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode, Uri, Version, response};
@@ -66,6 +68,9 @@ impl Outgoing<'_> {
         if let Some(upgrade) = &self.upgrade {
             headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
             headers.insert(UPGRADE, upgrade.clone());
+        } else if accepts_trailers(&self.request.headers) {
+            headers.insert(CONNECTION, HeaderValue::from_static("TE"));
+            headers.insert(TE, HeaderValue::from_static("trailers"));
         }
         self.frame(headers);
         request
@@ -95,19 +100,14 @@ impl Outgoing<'_> {
     }
 }
 
-/// Makes the head of a response for a client with this HTTP version, from the upstream's head. `len` is the length of its
-/// body.
+/// Makes the head of a response for the client of this request, from the upstream's head. `len` is the length of its body.
 ///
 /// # Errors
 /// The problem, if the upstream's framing is ambiguous. A reader that understands it in another way than howdah would
 /// take a part of the body for another response.
-pub fn response(
-    mut head: response::Parts,
-    len: Option<u64>,
-    method: &Method,
-    version: Version,
-) -> Result<Response<()>, &'static str> {
-    let has_body = *method != Method::HEAD && !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+pub fn response(mut head: response::Parts, len: Option<u64>, request: &Parts) -> Result<Response<()>, &'static str> {
+    let has_body =
+        request.method != Method::HEAD && !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     if has_body {
         check_framing(&head.headers)?;
     }
@@ -117,15 +117,22 @@ pub fn response(
         // The length that a body would have.
         _ => single(&head.headers, CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse().ok()),
     };
+    // Without the names, hyper sends no trailers.
+    let trailer = head.headers.get(TRAILER).cloned();
     ConnectionHeaders::of(&head.headers).remove_from(&mut head.headers);
     head.headers.remove(SERVER);
     head.headers.remove(CONTENT_LENGTH);
     if let Some(len) = len {
         head.headers.insert(CONTENT_LENGTH, len.into());
-    } else if has_body && version == Version::HTTP_10 {
+    } else if has_body && request.version == Version::HTTP_10 {
         // HTTP/1.0 has no chunks: the end of the connection marks the end of the body. hyper would promise to keep it
         // alive.
         head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    } else if let Some(trailer) = trailer
+        && has_body
+        && (request.version == Version::HTTP_2 || accepts_trailers(&request.headers))
+    {
+        head.headers.insert(TRAILER, trailer);
     }
     Ok(assemble(head))
 }
@@ -214,13 +221,16 @@ mod tests {
             .header("cookie", "a=b")
             .header("connection", "close, x-secret, host")
             .header("x-secret", "1")
-            .header("te", "trailers")
+            .header("te", "gzip;q=0.5")
             .header("expect", "100-continue")
             .header("upgrade", "websocket")
             .header("accept", "*/*")
             .header("accept", "text/html");
         let expected = ["GET /a%20b?c=d", "host: example.org:8080", "cookie: a=b", "accept: */*", "accept: text/html"];
         assert_eq!(outgoing(all, None), expected);
+        let with_trailers = request().header("connection", "te").header("te", "gzip, Trailers");
+        let expected = ["GET /a%20b?c=d", "host: example.org:8080", "connection: TE", "te: trailers"];
+        assert_eq!(outgoing(with_trailers, None), expected);
     }
 
     #[test]
@@ -269,8 +279,8 @@ mod tests {
             head = head.header(*name, *value);
         }
         let head = head.body(()).expect("response").into_parts().0;
-        let method = Method::from_bytes(method.as_bytes()).expect("method");
-        let response = response(head, len, &method, version)?;
+        let request = Request::builder().method(method).version(version).header("te", "trailers");
+        let response = response(head, len, &request.body(()).expect("request").into_parts().0)?;
         let headers = response.headers().iter();
         Ok(headers.map(|(name, value)| format!("{name}: {}", value.to_str().expect("ASCII"))).collect())
     }
@@ -279,7 +289,10 @@ mod tests {
     fn a_response_gets_its_own_framing() {
         type Case<'a> = (u16, &'a str, Version, Option<u64>, &'a [(&'a str, &'a str)], Result<&'a [&'a str], &'a str>);
         let (one, zero) = (Version::HTTP_11, Version::HTTP_10);
-        let cases: [Case<'_>; 15] = [
+        let cases: [Case<'_>; 18] = [
+            (200, "GET", one, None, &[("trailer", "a, b")], Ok(&["trailer: a, b"])),
+            (200, "GET", zero, None, &[("trailer", "a")], Ok(&["connection: close"])),
+            (200, "GET", one, Some(3), &[("trailer", "a")], Ok(&["content-length: 3"])),
             (200, "GET", one, Some(3), &[("content-length", "3")], Ok(&["content-length: 3"])),
             (200, "GET", one, Some(3), &[("content-length", "3"), ("content-length", "3")], Ok(&["content-length: 3"])),
             (200, "GET", one, None, &[("transfer-encoding", "chunked")], Ok(&[])),
