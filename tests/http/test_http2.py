@@ -242,6 +242,18 @@ def test_a_wrong_head_ends_its_stream_alone(server):
     connection.socket.close()
 
 
+def test_a_head_that_cannot_be_decoded_has_a_line_in_the_access_log(run, pages):
+    server = run(config(pages))
+    for head in (b"\xff" * 20, b"\x00\x03X-Y\x01z"):
+        with connect(server) as connection:
+            assert connection.request(path="/file.txt").status == 200
+            connection.send(HeadersFrame(3, data=head, flags=["END_HEADERS", "END_STREAM"]))
+            connection.read_to_end()
+            assert connection.goaways
+    wait_for(lambda: log_lines(pages).count("- 400 0") == 2, "two lines")
+    assert "a request that is not valid: answered 400" in server.stderr
+
+
 # --- Bodies
 
 

@@ -48,9 +48,11 @@ def test_a_request_and_its_response_pass_through(proxy):
     assert sorted(request.headers) == [
         ("accept", "*/*"),
         ("accept", "text/html"),
+        ("connection", "TE"),
         ("content-length", "4"),
         ("cookie", "a=b"),
         ("host", "shop.example:8080"),
+        ("te", "trailers"),
     ]
 
 
@@ -108,7 +110,7 @@ def test_head_has_a_length_and_no_body(proxy):
     assert upstream.accepted == 1 and upstream.requests[0].line == "HEAD / HTTP/1.1"
 
 
-def test_trailers_are_dropped(proxy):
+def test_trailers_are_for_clients_that_ask_for_them(proxy):
     response = (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n"
         b"3;ext=1\r\nabc\r\n0\r\nX-T: 1\r\n\r\n"
@@ -116,8 +118,10 @@ def test_trailers_are_dropped(proxy):
     server, _ = proxy(answers(response))
     with server.connect() as connection:
         for _ in range(2):
-            got = connection.request("GET", "/", {"TE": "trailers", "Connection": "TE"})
+            got = connection.request("GET", "/")
             assert got.text == "abc" and got.trailers == [] and got.header("Trailer") is None
+            got = connection.request("GET", "/", {"TE": "trailers", "Connection": "TE"})
+            assert got.text == "abc" and got.trailers == [("X-T", "1")] and got.header("Trailer") == "X-T"
 
 
 def test_a_http_1_0_upstream_ends_its_response_by_closing(proxy):

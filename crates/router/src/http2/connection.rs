@@ -2,7 +2,7 @@
 
 use crate::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
 use crate::connection::priority::PriorityField;
-use crate::connection::rejection::{log_closed, log_refused};
+use crate::connection::rejection::{log_closed, log_refused, log_rejection};
 use crate::connection::request_head;
 use crate::http2::clock::{Ending, MultiplexedClock};
 use crate::http2::request_body::RequestBody;
@@ -16,7 +16,7 @@ use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use http::header::{EXPECT, UPGRADE};
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper::body::Body;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -36,6 +36,8 @@ const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 const HEADER_LIST_BYTES: u32 = 2 * MAX_HEAD_BYTES as u32 + 32 * MAX_HEADERS as u32;
 
 /// Serves a connection to its end. These bytes of it were read already. `answer` makes a response of each request.
+///
+/// Returns the status for the access log, if the client has sent bytes that are no request of HTTP/2.
 pub async fn serve<B, F>(
     clock: Rc<MultiplexedClock>,
     socket: Socket,
@@ -43,7 +45,8 @@ pub async fn serve<B, F>(
     peer: Rc<Peer>,
     max_concurrent_streams: u32,
     answer: impl Fn(Rc<Peer>, Rc<StreamClock>, Request<RequestBody>) -> F,
-) where
+) -> Option<StatusCode>
+where
     B: Body<Data = Bytes, Error = io::Error> + 'static,
     F: Future<Output = Response<B>> + 'static,
 {
@@ -65,21 +68,31 @@ pub async fn serve<B, F>(
         Some(_) => Poll::Ready(None),
     });
     let result = match shaken.await {
-        None => return,
+        None => return None,
         Some(Err(error)) => Err(error),
         Some(Ok(connection)) => {
             drop(handshake);
             run(&clock, connection, &peer, answer).await
         }
     };
+    let mut status = None;
     if let Err(error) = result {
         tracing::debug!(%error, "a connection ended early");
-        if error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
-            log_closed(&peer, "the client resets too many requests, or sends too many small frames");
+        match error.reason().filter(|_| error.is_library()) {
+            Some(Reason::ENHANCE_YOUR_CALM) => {
+                log_closed(&peer, "the client resets too many requests, or sends too many small frames");
+            }
+            // A head that cannot be decoded, or frames that break the rules: GOAWAY is the answer.
+            Some(reason @ (Reason::PROTOCOL_ERROR | Reason::COMPRESSION_ERROR | Reason::FRAME_SIZE_ERROR)) => {
+                log_rejection(&peer, StatusCode::BAD_REQUEST, reason.description());
+                status = Some(StatusCode::BAD_REQUEST);
+            }
+            _ => {}
         }
     }
     // Their tasks notice the end of the connection, and write their lines to the access log.
     poll_fn(|context| clock.poll_without_streams(context)).await;
+    status
 }
 
 /// Runs h2 until the connection is closed, or must be.

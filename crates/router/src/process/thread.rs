@@ -45,8 +45,8 @@ use howdah_metrics::labels::{Cause, NameId};
 use howdah_metrics::layout::Scalar;
 use howdah_metrics::recorder::Recorder;
 use howdah_protocol::messages::router::FromRouter;
-use hyper::Request;
 use hyper::body::Incoming;
+use hyper::{Request, StatusCode};
 use nix::sys::resource::{Resource, getrlimit};
 use rustix::io::Errno;
 use rustls::ServerConfig;
@@ -258,8 +258,7 @@ async fn serve_connection(thread: &Rc<Thread>, accepted: Accepted, entrance: Ent
         Client::Http2(socket, read_before) => {
             drop(clock);
             let serving = Box::pin(serve_http2(thread, &registered, socket, read_before, peer));
-            serving.await;
-            None
+            serving.await
         }
     };
     if let Some(status) = status {
@@ -274,7 +273,14 @@ async fn serve_connection(thread: &Rc<Thread>, accepted: Accepted, entrance: Ent
     }
 }
 
-async fn serve_http2(thread: &Rc<Thread>, registered: &Registered<'_>, socket: Socket, read_before: Bytes, peer: Peer) {
+/// Returns the status for the access log, if the connection ended with bytes that are no request.
+async fn serve_http2(
+    thread: &Rc<Thread>,
+    registered: &Registered<'_>,
+    socket: Socket,
+    read_before: Bytes,
+    peer: Peer,
+) -> Option<StatusCode> {
     let listener = peer.listener;
     let (clock, max_concurrent_streams) = {
         let view = thread.dispatcher.views.of_listener(listener);
@@ -290,7 +296,7 @@ async fn serve_http2(thread: &Rc<Thread>, registered: &Registered<'_>, socket: S
         let request = request.map(IncomingBody::of_http2);
         dispatch::answer(Rc::clone(&dispatcher), peer, RequestClock::Http2(clock), request)
     };
-    http2::connection::serve(clock, socket, read_before, Rc::new(peer), max_concurrent_streams, answer).await;
+    http2::connection::serve(clock, socket, read_before, Rc::new(peer), max_concurrent_streams, answer).await
 }
 
 /// Serves a connection of QUIC, from its handshake to its end.
