@@ -34,9 +34,9 @@ pub struct SendRoom {
 pub struct SendTurn<'r> {
     room: &'r SendRoom,
     stream: u32,
-    /// What the client has asked for with the request.
+    /// The priority of the request.
     requested: PriorityField,
-    /// What the application has changed.
+    /// The priority of the response, as the application has changed it.
     changed: PriorityField,
     /// When an incremental stream had its last turn.
     round: u64,
