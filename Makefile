@@ -1,6 +1,6 @@
 # The two commands: `make run` serves an example, `make test` passes all tests. Both install what is missing.
 
-.PHONY: run build test lint quick-checks clippy packages test-packages build-ci ui browser-tests unit-build unit loom e2e fuzz promtool otlp-tests stress sanitize miri acme-tests interleaved flat-memory record-labs
+.PHONY: run build test lint quick-checks clippy packages test-packages build-ci ui browser-tests unit-build unit loom e2e fuzz promtool otlp-tests stress sanitize miri acme-tests prometheus-tests journald-test interleaved flat-memory record-labs
 
 # Clippy and the unit tests compile crates/php against this one.
 export HOWDAH_PHP_CONFIG ?= php-config8.2
@@ -87,9 +87,18 @@ promtool: build-ci
 	@command -v promtool >/dev/null || apt-get install -y --no-install-recommends prometheus
 	HOWDAH=target/ci/howdah scripts/check-promtool
 
+# A real Prometheus scrapes 100 applications while they restart and the router is killed: its sums are the clients'.
+prometheus-tests: build-ci
+	@command -v prometheus >/dev/null || apt-get install -y --no-install-recommends prometheus
+	HOWDAH=$(CURDIR)/target/ci/howdah tests/run --waiting -n 1 -s tests/metrics/prometheus_tests.py
+
 # The tests of traces with a collector of OpenTelemetry's own packages, which PyPI has and Debian does not.
 otlp-tests: build-ci
 	HOWDAH=target/ci/howdah scripts/check-otlp
+
+# The logs of a howdah in a real journald, in a mount namespace of its own. As root.
+journald-test: build-ci
+	HOWDAH=target/ci/howdah scripts/check-journald
 
 # Finds tests that pass by luck: the unit tests 20 times, the end-to-end tests 3 times, while all cores are busy.
 stress: build-ci
