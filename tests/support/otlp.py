@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 IS_REAL = os.environ.get("HOWDAH_TEST_OTLP") == "real"
 TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 METRICS = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
+LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 
 
 @dataclass
@@ -32,6 +33,8 @@ class Span:
     attributes: dict
     status: int
     resource: dict
+    events: list = field(default_factory=list)
+    """Time, name and attributes of each."""
 
     @property
     def seconds(self) -> float:
@@ -49,6 +52,17 @@ class Point:
     unit: str = ""
 
 
+@dataclass
+class Line:
+    """A log record."""
+
+    trace: str
+    severity: str
+    text: str
+    attributes: dict
+    resource: dict
+
+
 class Collector:
     """A collector on a free port of 127.0.0.1. It can be stopped, and started again on the same port."""
 
@@ -57,6 +71,7 @@ class Collector:
         self.lock = threading.Lock()
         self.spans: list[Span] = []
         self.points: list[Point] = []
+        self.lines: list[Line] = []
         self.headers: list[dict] = []
         self.status = None  # The failure to answer with: a status of HTTP or of gRPC.
         self.port = 0
@@ -81,8 +96,13 @@ class Collector:
 
     def take(self, path: str, headers: dict, body: bytes) -> None:
         decode = decode_real if IS_REAL else decode_own
-        spans, points = decode(body, "trace" in path.lower())
+        spans, points, lines = [], [], []
+        if "logs" in path.lower():
+            lines = (decode_real_lines if IS_REAL else decode_own_lines)(body)
+        else:
+            spans, points = decode(body, "trace" in path.lower())
         with self.lock:
+            self.lines += lines
             self.headers.append(headers)
             self.spans += spans
             self.points += points
@@ -215,7 +235,7 @@ class GrpcServer:
     def answer(self, http2, stream: int, headers: dict, body: bytearray) -> None:
         code = self.collector.status or 0
         is_right = headers["content-type"] == "application/grpc" and headers["te"] == "trailers"
-        if not is_right or headers[":path"] not in (TRACES, METRICS):
+        if not is_right or headers[":path"] not in (TRACES, METRICS, LOGS):
             code = code or 12
         head = [(":status", "200"), ("content-type", "application/grpc")]
         if code:
@@ -242,6 +262,8 @@ class RealGrpcServer:
         from concurrent.futures import ThreadPoolExecutor
 
         import grpc
+        from opentelemetry.proto.collector.logs.v1 import logs_service_pb2 as logs
+        from opentelemetry.proto.collector.logs.v1 import logs_service_pb2_grpc as logs_grpc
         from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metrics
         from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as metrics_grpc
         from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as trace
@@ -262,9 +284,11 @@ class RealGrpcServer:
         numbers = type(
             "Numbers", (metrics_grpc.MetricsServiceServicer,), {"Export": export(METRICS, metrics.ExportMetricsServiceResponse)}
         )
+        lines = type("Logs", (logs_grpc.LogsServiceServicer,), {"Export": export(LOGS, logs.ExportLogsServiceResponse)})
         self.server = grpc.server(ThreadPoolExecutor(4))
         trace_grpc.add_TraceServiceServicer_to_server(traces(), self.server)
         metrics_grpc.add_MetricsServiceServicer_to_server(numbers(), self.server)
+        logs_grpc.add_LogsServiceServicer_to_server(lines(), self.server)
         address = f"127.0.0.1:{collector.port}"
         if collector.certificate:
             chain, key = (open(path, "rb").read() for path in collector.certificate)
@@ -295,7 +319,8 @@ def decode_real(body: bytes, is_trace: bool) -> tuple[list[Span], list[Point]]:
                 for s in scope.spans:
                     ids = (s.trace_id.hex(), s.span_id.hex(), s.parent_span_id.hex())
                     times = (s.start_time_unix_nano, s.end_time_unix_nano)
-                    rest = (s.trace_state, attributes(s.attributes), s.status.code, common)
+                    events = [(e.time_unix_nano, e.name, attributes(e.attributes)) for e in s.events]
+                    rest = (s.trace_state, attributes(s.attributes), s.status.code, common, events)
                     spans.append(Span(*ids, s.name, s.kind, *times, *rest))
         return spans, points
     for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
@@ -309,6 +334,23 @@ def decode_real(body: bytes, is_trace: bool) -> tuple[list[Span], list[Point]]:
                     else:
                         points.append(Point(metric.name, labels, getattr(point, point.WhichOneof("value")), [], metric.unit))
     return spans, points
+
+
+def decode_real_lines(body: bytes) -> list[Line]:
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+    def attributes(pairs) -> dict:
+        return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in pairs}
+
+    lines = []
+    for resource in ExportLogsServiceRequest.FromString(body).resource_logs:
+        common = attributes(resource.resource.attributes)
+        for scope in resource.scope_logs:
+            for record in scope.log_records:
+                assert record.time_unix_nano and record.observed_time_unix_nano
+                found = (record.severity_text, record.body.string_value, attributes(record.attributes))
+                lines.append(Line(record.trace_id.hex(), *found, common))
+    return lines
 
 
 def fields(body: bytes) -> dict[int, list]:
@@ -345,28 +387,47 @@ def fields(body: bytes) -> dict[int, list]:
     return found
 
 
+def text(message: dict, number: int) -> str:
+    return message.get(number, [b""])[0].decode("utf-8")
+
+
+def fixed(message: dict, number: int) -> int:
+    return struct.unpack("<Q", message[number][0])[0] if number in message else 0
+
+
+def attributes(pairs) -> dict:
+    found = {}
+    for pair in map(fields, pairs):
+        value = fields(pair[2][0])
+        kind, (content, *_) = next(iter(value.items()))
+        match kind:
+            case 1:
+                content = content.decode("utf-8")
+            case 2:
+                content = bool(content)
+            case 3:
+                content = content - (1 << 64) if content >> 63 else content
+            case 4:
+                content = struct.unpack("<d", content)[0]
+        found[text(pair, 1)] = content
+    return found
+
+
+def decode_own_lines(body: bytes) -> list[Line]:
+    lines = []
+    for resource in map(fields, fields(body).get(1, [])):
+        common = attributes(fields(resource[1][0])[1])
+        for scope in map(fields, resource[2]):
+            assert text(fields(scope[1][0]), 1) == "howdah"
+            for record in map(fields, scope.get(2, [])):
+                assert fixed(record, 1) and fixed(record, 11)
+                content = text(fields(record[5][0]), 1)
+                found = (text(record, 3), content, attributes(record.get(6, [])))
+                lines.append(Line(record.get(9, [b""])[0].hex(), *found, common))
+    return lines
+
+
 def decode_own(body: bytes, is_trace: bool) -> tuple[list[Span], list[Point]]:
-    def text(message: dict, number: int) -> str:
-        return message.get(number, [b""])[0].decode("utf-8")
-
-    def fixed(message: dict, number: int) -> int:
-        return struct.unpack("<Q", message[number][0])[0] if number in message else 0
-
-    def attributes(pairs) -> dict:
-        found = {}
-        for pair in map(fields, pairs):
-            value = fields(pair[2][0])
-            kind, (content, *_) = next(iter(value.items()))
-            match kind:
-                case 1:
-                    content = content.decode("utf-8")
-                case 3:
-                    content = content - (1 << 64) if content >> 63 else content
-                case 4:
-                    content = struct.unpack("<d", content)[0]
-            found[text(pair, 1)] = content
-        return found
-
     def numbers(points: list, labels: int):
         for point in map(fields, points):
             if 4 in point:
@@ -385,9 +446,9 @@ def decode_own(body: bytes, is_trace: bool) -> tuple[list[Span], list[Point]]:
                     ids = [s.get(number, [b""])[0].hex() for number in (1, 2, 4)]
                     status = fields(s[15][0]).get(3, [0])[0] if 15 in s else 0
                     times = (fixed(s, 7), fixed(s, 8))
-                    spans.append(
-                        Span(*ids, text(s, 5), s[6][0], *times, text(s, 3), attributes(s.get(9, [])), status, common)
-                    )
+                    events = [(fixed(e, 1), text(e, 2), attributes(e.get(3, []))) for e in map(fields, s.get(11, []))]
+                    rest = (text(s, 3), attributes(s.get(9, [])), status, common, events)
+                    spans.append(Span(*ids, text(s, 5), s[6][0], *times, *rest))
                 continue
             for metric in map(fields, scope.get(2, [])):
                 name, unit = text(metric, 1), text(metric, 3)

@@ -27,6 +27,7 @@ def site(tmp_path_factory):
     folder = Folder(tmp_path_factory.mktemp("shop"))
     names = "['TRACEPARENT', 'HTTP_TRACEPARENT', 'HTTP_TRACESTATE']"
     folder.php("index.php", f"echo json_encode(array_map(fn($n) => $_SERVER[$n] ?? null, {names}));")
+    folder.php("nap.php", "function nap() { usleep(500000); }\nnap(); echo 'slept';")
     folder.php("slow.php", "usleep(120000); http_response_code(500);")
     return folder
 
@@ -151,6 +152,25 @@ def test_without_the_setting_a_context_is_passed_on_unchanged(site):
         context = f"00-{TRACE}-{CALLER}-01"
         assert server.get("/index.php", parent()).json() == [context, context, None]
         assert server.get("/index.php", [("traceparent", "x")]).json() == [None, "x", None]
+
+
+def test_a_slow_request_has_phps_stack_in_its_span_and_its_trace_in_the_slow_log(site, collector):
+    with start(site, collector) as server:
+        assert server.api("PUT", "/config/applications/shop/slow_log", json.dumps({"threshold": 0.2})).status == 200
+        assert server.get("/nap.php", parent()).text == "slept"
+        assert server.get("/index.php").status == 200
+        php = spans_of(collector, TRACE, 3)["PHP"]
+        at, name, attributes = php.events[0]
+        assert name == "slow" and php.begin + 0.15e9 < at < php.end
+        assert len(php.events) == 1 and "nap" in attributes["code.stacktrace"] and "nap.php:2" in attributes["code.stacktrace"]
+        other = wait_for(lambda: collector.with_path("/index.php"), "the other request")[0]
+        assert spans_of(collector, other.trace, 3)["PHP"].events == [], "a stack belongs to one request"
+        slow_log = server.directory / "state" / "slow" / "shop.jsonl"
+        lines = wait_for(lambda: len(found := slow_log.read_text().splitlines()) >= 2 and found, "the slow log")
+        assert {json.loads(line)["trace_id"] for line in lines} == {TRACE}
+        # A request of a client without a trace is in one, too.
+        server.get("/nap.php")
+        wait_for(lambda: len({json.loads(line)["trace_id"] for line in slow_log.read_text().splitlines()}) == 2, "its trace")
 
 
 def test_an_upstream_gets_the_context_of_the_proxy_span(site, http_collector):

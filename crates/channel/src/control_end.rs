@@ -13,6 +13,7 @@ use crate::sync::{Ordering, fence};
 use crate::view::View;
 use crate::violation::Violation;
 use crate::worker_record::account::{Account, Current, nanoseconds};
+use crate::worker_record::opcache::OpcacheNumbers;
 use crate::worker_record::sampling::MAX_RATE;
 use std::collections::BTreeMap;
 use std::io;
@@ -60,6 +61,11 @@ impl ControlEnd {
     /// This worker's account; `None` before it serves. A hostile worker may have written any value.
     pub fn account(&self, worker: WorkerId) -> Option<Account> {
         (worker.index < MAX_WORKERS).then(|| self.view.account(worker.index).read(worker)).flatten()
+    }
+
+    /// The numbers of opcache; `None` before a worker has reported them. A hostile worker may have written any value.
+    pub fn opcache(&self) -> Option<OpcacheNumbers> {
+        self.view.opcache().read()
     }
 
     /// The head of the request that a worker reports to run: see [`crate::request::parse_head`]. `None` when the worker has

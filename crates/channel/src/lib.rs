@@ -50,7 +50,7 @@ mod interface {
     pub use crate::counters::Counters;
     pub use crate::memory::layout::{
         BODY_RING_BYTES, Geometry, MAX_CLAIMS, MAX_SLOTS, MAX_THREADS, MAX_WORKERS, REQUEST_HEAD_BYTES,
-        RESPONSE_RING_BYTES,
+        RESPONSE_RING_BYTES, STACK_BYTES,
     };
     #[doc(hidden)]
     pub use crate::memory::offsets;
@@ -60,7 +60,7 @@ mod interface {
     pub use crate::violation::Violation;
     pub use crate::worker_end::{BodyError, Claim, ClientGone, Next, WorkerChannel, WorkerEnd};
     pub use crate::worker_record::account::{Account, Ledger};
-    pub use crate::worker_record::{account, sampling};
+    pub use crate::worker_record::{account, opcache, sampling};
 }
 #[cfg(not(loom))]
 pub use interface::*;

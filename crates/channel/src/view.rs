@@ -5,13 +5,15 @@ use crate::lock_free::mailbox::Mailbox;
 use crate::lock_free::submission::SubmissionQueue;
 use crate::memory::doorbell;
 use crate::memory::layout::{
-    BODY_RING_BYTES, Geometry, Layout, MAX_WORKERS, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES, control, flags, worker,
+    BODY_RING_BYTES, Geometry, Layout, MAX_WORKERS, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES, STACK_BYTES, control,
+    flags, opcache, worker,
 };
 use crate::memory::mapping::Mapping;
 use crate::memory::ring::Ring;
 use crate::memory::word_copy;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::worker_record::account::AccountWords;
+use crate::worker_record::opcache::OpcacheWords;
 use crate::worker_record::recycle::Turn;
 use std::io;
 use std::os::fd::AsFd;
@@ -75,6 +77,11 @@ impl View {
     pub fn account(&self, index: u16) -> AccountWords<'_> {
         let start = self.layout.worker(index) + worker::ACCOUNT;
         AccountWords::new(self.memory.u64s(start, (worker::BYTES - worker::ACCOUNT) / 8))
+    }
+
+    /// The numbers of opcache.
+    pub fn opcache(&self) -> OpcacheWords<'_> {
+        OpcacheWords::new(self.memory.u64s(self.layout.opcache(), opcache::BYTES / 8))
     }
 
     /// Not zero when all workers are to stop.
@@ -176,6 +183,9 @@ impl<'m> SlotView<'m> {
     pub fn cpu(&self) -> &'m AtomicU64 {
         self.memory.u64(self.start + control::CPU)
     }
+    pub fn stack(&self) -> &'m AtomicU64 {
+        self.memory.u64(self.start + control::STACK)
+    }
     pub fn body(&self) -> Ring<'m> {
         Ring::new(self.memory.u64s(self.body, BODY_RING_BYTES / 8))
     }
@@ -191,6 +201,16 @@ impl<'m> SlotView<'m> {
     /// Appends the first `len` bytes of the head to `out`.
     pub fn read_head(&self, len: usize, out: &mut Vec<u8>) {
         word_copy::append(self.head_words(), 0, len, out);
+    }
+
+    /// Writes the stack of a slow request, of at most [`STACK_BYTES`].
+    pub fn write_stack(&self, stack: &[u8]) {
+        word_copy::copy_in(self.head_words(), REQUEST_HEAD_BYTES - STACK_BYTES, stack);
+    }
+
+    /// Appends the first `len` bytes of that stack to `out`.
+    pub fn read_stack(&self, len: usize, out: &mut Vec<u8>) {
+        word_copy::append(self.head_words(), REQUEST_HEAD_BYTES - STACK_BYTES, len, out);
     }
 
     fn head_words(&self) -> &'m [AtomicU64] {

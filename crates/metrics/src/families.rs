@@ -79,11 +79,18 @@ families! {
     APPLICATION_CPU = Counter "howdah_worker_cpu_seconds" APPLICATION, "processor time that PHP workers used for requests";
     APPLICATION_BUSY = Counter "howdah_worker_busy_seconds" APPLICATION, "time in which PHP workers ran requests";
     APPLICATION_MEMORY = Gauge "howdah_application_memory_bytes" APPLICATION, "memory that the workers of an application have for themselves";
+    OPCACHE_MEMORY = Gauge "howdah_opcache_memory_bytes" &["application", "state"], "opcache's memory, as PHP workers report it: used, free, wasted (of scripts that were replaced)";
+    OPCACHE_SCRIPTS = Gauge "howdah_opcache_scripts" APPLICATION, "scripts in opcache's memory";
+    OPCACHE_HITS = Counter "howdah_opcache_hits" APPLICATION, "how often opcache had a script that was included";
+    OPCACHE_MISSES = Counter "howdah_opcache_misses" APPLICATION, "how often a script that was included had to be compiled";
+    OPCACHE_RESTARTS = Counter "howdah_opcache_restarts" APPLICATION, "how often opcache has emptied its memory: it was full, or a script has asked for it";
 
     UPSTREAM_UP = Gauge "howdah_upstream_server_up" &["upstream", "server"], "1 if a server of an upstream gets requests, 0 if it is down, unhealthy or drained";
 
     SPANS_RECORDED = Counter "howdah_telemetry_spans_recorded" &[], "spans of requests that are traced, whatever became of them";
     SPANS = Counter "howdah_telemetry_spans" &["outcome"], "spans by outcome: sent (the collector has taken them), dropped (the queue was full, or the collector has refused them), lost (the pipe to the process that sends was full)";
+    LOG_RECORDS_RECORDED = Counter "howdah_telemetry_log_records_recorded" &[], "lines of logs that are sent to the collector, whatever became of them";
+    LOG_RECORDS = Counter "howdah_telemetry_log_records" &["outcome"], "lines of logs by outcome, as those of spans";
 
     PROCESS_CPU = Counter "howdah_process_cpu_seconds" PROCESS, "processor time of the supervisor and of all routers so far";
     PROCESS_MEMORY = Gauge "howdah_process_memory_bytes" PROCESS, "proportional memory (PSS) of the supervisor and of the router, at most ten seconds old";

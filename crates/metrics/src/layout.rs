@@ -31,6 +31,10 @@ pub enum Scalar {
     Spans,
     /// Spans that did not fit into the pipe to the process that exports them.
     SpansLost,
+    /// Lines of logs for a collector.
+    LogRecords,
+    /// Lines that did not fit into the same pipe.
+    LogRecordsLost,
 }
 
 /// A time of a request.
@@ -51,7 +55,7 @@ pub enum Phase {
 /// The phases in their order.
 pub const PHASES: [Phase; 5] = [Phase::Queue, Phase::Php, Phase::Cpu, Phase::FirstByte, Phase::Whole];
 /// The number of [`Scalar`]s.
-pub const SCALARS: usize = 8;
+pub const SCALARS: usize = 10;
 /// How many rows a thread has.
 pub const ROWS: usize = 1024;
 

@@ -7,6 +7,7 @@
 #include "exchange.h"
 #include "functions/both_modes.h"
 #include "howdah_sapi.h"
+#include "opcache.h"
 #include "samples/sampler.h"
 #include "worker_mode/superglobals.h"
 #include "worker_mode/worker_script.h"
@@ -520,6 +521,7 @@ void howdah_php_run(const struct howdah_request *new_request)
 
 	if (php_request_startup() == SUCCESS) {
 		zend_first_try {
+			howdah_opcache_report();
 			howdah_run_script();
 		} zend_end_try();
 	}

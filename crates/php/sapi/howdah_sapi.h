@@ -28,6 +28,7 @@ struct howdah_request {
 	const char *cookie;
 	const char *authorization;
 	long content_length;
+	const char *trace_parent;
 	/* The start, by CLOCK_MONOTONIC, in nanoseconds: the value in the worker's account. */
 	uint64_t began;
 };
@@ -64,6 +65,17 @@ struct howdah_held_request {
 	uint32_t held;
 };
 
+/* The numbers of opcache. Memory is in bytes. */
+struct howdah_opcache {
+	uint64_t used;
+	uint64_t free;
+	uint64_t wasted;
+	uint64_t scripts;
+	uint64_t hits;
+	uint64_t misses;
+	uint64_t restarts;
+};
+
 /* Rust calls C. */
 int howdah_php_startup(const char *ini_file, const char *ini_entries, const char *server_software);
 int howdah_php_count_settings(const char *ini_entries);
@@ -93,6 +105,11 @@ int howdah_sampler_start(const struct howdah_sampler_setup *setup); /* 0, or err
 int howdah_sampler_has_ended_a_request(void);
 void howdah_sampler_loop(int holds_requests); /* async mode: a profile samples the loop while it holds requests */
 
+/* Rust calls samples/sample_log.c: the last stack that the slow log has of this request, and the time after which it was
+ * taken. Returns its length, which is at most HOWDAH_STACK_BYTES; 0 without one. */
+#define HOWDAH_STACK_BYTES 1024
+size_t howdah_slow_stack(uint64_t request, char *out, uint64_t *after);
+
 /* Rust calls samples/sample_log.c in async mode: in PHP's thread, and the last two in the thread beside the event loop. */
 int howdah_slow_log_rule(uint64_t *threshold, uint32_t *samples); /* 0: there is no slow log */
 void howdah_log_held_end(const struct howdah_held_request *request); /* logs it if it was slow */
@@ -113,6 +130,8 @@ void howdah_finish(void); /* the response is complete */
 const struct howdah_request *howdah_next_request(void); /* waits; NULL: the worker script must end */
 void howdah_request_done(void); /* PHP is ready for the next request */
 uint32_t howdah_memory_recording(void); /* its number; 0: the memory of a worker script is not recorded now */
+int howdah_opcache_is_due(void);
+void howdah_opcache_numbers(const struct howdah_opcache *numbers);
 /* Async mode: requests have numbers. */
 int howdah_async_begin(void); /* the script has booted; returns the descriptor that its event loop watches */
 int64_t howdah_async_accept(void); /* -1: no request waits, or no place is free */

@@ -47,6 +47,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         cookie: null(),
         authorization: null(),
         content_length: 0,
+        trace_parent: null(),
         began: 0,
     };
     let run = |count: u32| {

@@ -4,6 +4,8 @@
 
 #![allow(unsafe_code)] // calls C
 
+use howdah_channel::STACK_BYTES;
+use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -34,6 +36,7 @@ pub struct SapiRequest {
     pub cookie: *const c_char,
     pub authorization: *const c_char,
     pub content_length: c_long,
+    pub trace_parent: *const c_char,
     pub began: u64,
 }
 
@@ -95,6 +98,7 @@ unsafe extern "C" {
     pub fn howdah_php_run_worker_script(boot: *const SapiRequest);
     pub fn howdah_sampler_start(setup: *const SamplerSetup) -> c_int;
     fn howdah_sampler_has_ended_a_request() -> c_int;
+    fn howdah_slow_stack(request: u64, out: *mut c_char, after: *mut u64) -> usize;
     fn howdah_php_shutdown();
     fn howdah_php_version() -> *const c_char;
     fn howdah_php_extension_dir() -> *const c_char;
@@ -149,6 +153,22 @@ pub fn slow_log_rule() -> Option<(Duration, u32)> {
 pub fn sample_loop(holds_requests: bool) {
     // SAFETY: only writes variables of the sampler, and wakes its thread.
     unsafe { howdah_sampler_loop(holds_requests.into()) };
+}
+
+/// Passes the last stack that the slow log has of the request that began then to `take`, with the time after which it was
+/// taken.
+pub fn with_slow_stack(began: Duration, take: impl FnOnce(&[u8], Duration)) {
+    thread_local! {
+        static STACK: RefCell<[u8; STACK_BYTES]> = const { RefCell::new([0; STACK_BYTES]) };
+    }
+    let mut after = 0;
+    STACK.with_borrow_mut(|stack| {
+        // SAFETY: C writes at most `HOWDAH_STACK_BYTES`, which is the length of the buffer.
+        let len = unsafe { howdah_slow_stack(began.as_nanos() as u64, stack.as_mut_ptr().cast(), &raw mut after) };
+        if len > 0 {
+            take(&stack[..len], Duration::from_nanos(after));
+        }
+    });
 }
 
 /// Ends PHP in this process, which does not use it any more.

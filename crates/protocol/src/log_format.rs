@@ -8,6 +8,10 @@ use std::fmt::Write as _;
 /// The environment variable with the format.
 pub const LOG_FORMAT_VARIABLE: &str = "HOWDAH_LOG_FORMAT";
 
+/// The environment variable with the log daemon of howdah's own messages, in the form of the configuration; without it they
+/// are written to standard error.
+pub const LOG_DAEMON_VARIABLE: &str = "HOWDAH_LOG_DAEMON";
+
 /// The form of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogFormat {

@@ -40,5 +40,6 @@ mod response;
 mod static_files;
 
 pub use process::main;
+pub use report::send_log_line;
 pub use request::application_log::ApplicationLog;
 pub use request::log_context::{current_application_log, current_request_fields};

@@ -37,7 +37,7 @@ mod store;
 use howdah_background_writer::standard_error;
 use std::process::ExitCode;
 
-pub use howdah_protocol::log_format::LogFormat;
+pub use howdah_protocol::log_format::{LOG_DAEMON_VARIABLE, LogFormat};
 pub use howdah_protocol::plain_text;
 
 pub use boot::start::{SUPERVISOR_TITLE, Start};

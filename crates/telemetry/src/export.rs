@@ -1,19 +1,10 @@
 //! The body of a request to a collector.
 
-use crate::frames::Spans;
+use crate::frames::Encoded;
 use crate::messages::{
     EncodedResource, ExportRequest, InstrumentationScope, KeyValue, Metric, Resource, ScopeMetrics, ScopeSpans,
 };
 use prost::Message;
-
-/// The kind of what is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
-    /// Spans.
-    Traces,
-    /// Numbers.
-    Metrics,
-}
 
 /// The service, as a collector shows it.
 #[derive(Clone, Debug)]
@@ -22,18 +13,6 @@ pub struct Service {
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-// === impl Signal ===
-
-impl Signal {
-    /// The path of its gRPC method.
-    pub fn method(self) -> &'static str {
-        match self {
-            Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
-            Signal::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
-        }
-    }
-}
 
 // === impl Service ===
 
@@ -53,10 +32,11 @@ impl Service {
         Service { resource: Resource { attributes } }
     }
 
-    /// The body with these spans.
-    pub fn traces(&self, spans: &[Spans]) -> Vec<u8> {
+    /// The body with these spans, or these log records.
+    pub fn body(&self, frames: &[Encoded]) -> Vec<u8> {
+        // The beginning of a message of spans is that of one of log records.
         let mut encoded = ScopeSpans { scope: Some(scope()), spans: Vec::new() }.encode_to_vec();
-        spans.iter().for_each(|spans| encoded.extend_from_slice(&spans.encoded));
+        frames.iter().for_each(|frame| encoded.extend_from_slice(&frame.encoded));
         self.request(encoded)
     }
 
@@ -79,14 +59,19 @@ fn scope() -> InstrumentationScope {
 mod tests {
     use super::*;
     use crate::messages::{Span, SpanKind};
+    use crate::signal::Signal;
 
     #[test]
     fn frames_become_one_request() {
         let encoded = |name: &str| {
             let span = Span { name: name.to_owned(), kind: SpanKind::Server.into(), ..Span::default() };
-            Spans { count: 1, encoded: ScopeSpans { scope: None, spans: vec![span] }.encode_to_vec() }
+            Encoded {
+                signal: Signal::Traces,
+                count: 1,
+                encoded: ScopeSpans { scope: None, spans: vec![span] }.encode_to_vec(),
+            }
         };
-        let body = Service::new("shop", "1", "host").traces(&[encoded("a"), encoded("b")]);
+        let body = Service::new("shop", "1", "host").body(&[encoded("a"), encoded("b")]);
         let request = ExportRequest::decode(body.as_slice()).expect("a request");
         let resource = &request.resources[0];
         let attributes = &resource.resource.as_ref().expect("a resource").attributes;

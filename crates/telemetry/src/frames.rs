@@ -1,8 +1,10 @@
-//! The frames of the pipe: the spans of one request each.
+//! The frames of the pipe: the spans of one request each, or a line of a log.
 //!
 //! A frame is at most [`MAX_FRAME_BYTES`] long, so that the kernel writes it whole or not at all, and frames of several
 //! threads never mix. A reader that died may have taken a part of a frame: its successor looks for the next marker, a
 //! random number that clients do not know.
+
+use crate::signal::Signal;
 
 /// The most bytes of a frame: `PIPE_BUF`.
 pub const MAX_FRAME_BYTES: usize = 4096;
@@ -10,12 +12,14 @@ pub const MAX_FRAME_BYTES: usize = 4096;
 /// A random number that is the beginning of each frame of a pipe.
 pub type Marker = u64;
 
-/// Spans of one request.
+/// Spans of one request, or lines of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spans {
+pub struct Encoded {
+    /// [`Signal::Traces`] or [`Signal::Logs`].
+    pub signal: Signal,
     /// How many.
     pub count: u8,
-    /// A [`ScopeSpans`](crate::messages::ScopeSpans) without a scope, encoded.
+    /// A [`ScopeSpans`](crate::messages::ScopeSpans) or [`ScopeLogs`](crate::messages::ScopeLogs) without a scope, encoded.
     pub encoded: Vec<u8>,
 }
 
@@ -27,11 +31,16 @@ pub struct FrameReader {
 }
 
 const MARKER_BYTES: usize = size_of::<Marker>();
-/// The marker, the number of spans, and the length of the rest.
-const HEAD_BYTES: usize = MARKER_BYTES + 1 + 2;
+/// The marker, the kind, the number of spans or lines, and the length of the rest.
+const HEAD_BYTES: usize = MARKER_BYTES + 1 + 1 + 2;
+/// The most bytes of a frame's content.
+pub const MAX_CONTENT_BYTES: usize = MAX_FRAME_BYTES - HEAD_BYTES;
+/// The kinds.
+const TRACES: u8 = 1;
+const LOGS: u8 = 2;
 
-/// A frame; `None` if the spans are too long for one.
-pub fn frame(marker: Marker, spans: &Spans) -> Option<Vec<u8>> {
+/// A frame; `None` if the content is too long for one.
+pub fn frame(marker: Marker, spans: &Encoded) -> Option<Vec<u8>> {
     let length = u16::try_from(spans.encoded.len()).ok()?;
     let total = HEAD_BYTES + spans.encoded.len();
     if total > MAX_FRAME_BYTES {
@@ -39,6 +48,7 @@ pub fn frame(marker: Marker, spans: &Spans) -> Option<Vec<u8>> {
     }
     let mut frame = Vec::with_capacity(total);
     frame.extend_from_slice(&marker.to_le_bytes());
+    frame.push(if spans.signal == Signal::Logs { LOGS } else { TRACES });
     frame.push(spans.count);
     frame.extend_from_slice(&length.to_le_bytes());
     frame.extend_from_slice(&spans.encoded);
@@ -54,17 +64,18 @@ impl FrameReader {
     }
 
     /// Takes bytes, and returns the frames that are whole now. Bytes that belong to no frame are skipped.
-    pub fn take(&mut self, bytes: &[u8]) -> Vec<Spans> {
+    pub fn take(&mut self, bytes: &[u8]) -> Vec<Encoded> {
         self.bytes.extend_from_slice(bytes);
         let (mut found, mut at) = (Vec::new(), 0);
         while let Some(rest) = self.bytes.get(at..).filter(|rest| rest.len() >= HEAD_BYTES) {
-            let length = usize::from(u16::from_le_bytes([rest[MARKER_BYTES + 1], rest[MARKER_BYTES + 2]]));
+            let length = usize::from(u16::from_le_bytes([rest[MARKER_BYTES + 2], rest[MARKER_BYTES + 3]]));
             if !rest.starts_with(&self.marker) || HEAD_BYTES + length > MAX_FRAME_BYTES {
                 at += 1;
                 continue;
             }
             let Some(encoded) = rest.get(HEAD_BYTES..HEAD_BYTES + length) else { break };
-            found.push(Spans { count: rest[MARKER_BYTES], encoded: encoded.to_vec() });
+            let signal = if rest[MARKER_BYTES] == LOGS { Signal::Logs } else { Signal::Traces };
+            found.push(Encoded { signal, count: rest[MARKER_BYTES + 1], encoded: encoded.to_vec() });
             at += HEAD_BYTES + length;
         }
         self.bytes.drain(..at);
@@ -78,8 +89,9 @@ mod tests {
 
     const MARKER: Marker = 0x0123_4567_89ab_cdef;
 
-    fn spans(length: usize) -> Spans {
-        Spans { count: 3, encoded: (0..length).map(|n| n as u8).collect() }
+    fn spans(length: usize) -> Encoded {
+        let signal = if length % 2 == 0 { Signal::Traces } else { Signal::Logs };
+        Encoded { signal, count: 3, encoded: (0..length).map(|n| n as u8).collect() }
     }
 
     #[test]

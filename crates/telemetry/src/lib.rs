@@ -3,6 +3,8 @@
 //! - [`context`]: the trace that a request belongs to (W3C Trace Context), and whether it is recorded
 //! - [`messages`]: the messages of OTLP, as far as howdah writes them
 //! - [`frames`], [`pipe`]: how spans travel from the router to the process that exports them
+//! - [`logs`]: lines of howdah's logs
+//! - [`signal`]: spans, numbers or lines
 //! - [`export`]: the body of a request to a collector
 //! - [`from_text`]: the metrics, made from the text of an exposition
 //!
@@ -15,5 +17,7 @@ pub mod context;
 pub mod export;
 pub mod frames;
 pub mod from_text;
+pub mod logs;
 pub mod messages;
 pub mod pipe;
+pub mod signal;

@@ -17,6 +17,43 @@ pub struct ScopeSpans {
     pub spans: Vec<Span>,
 }
 
+/// Lines of one source.
+#[derive(Clone, PartialEq, Message)]
+pub struct ScopeLogs {
+    /// The source.
+    #[prost(message, optional, tag = "1")]
+    pub scope: Option<InstrumentationScope>,
+    /// Its lines.
+    #[prost(message, repeated, tag = "2")]
+    pub log_records: Vec<LogRecord>,
+}
+
+/// A line of a log.
+#[derive(Clone, PartialEq, Message)]
+pub struct LogRecord {
+    /// When it happened, in nanoseconds since 1970.
+    #[prost(fixed64, tag = "1")]
+    pub time_unix_nano: u64,
+    /// How bad it is.
+    #[prost(int32, tag = "2")]
+    pub severity_number: i32,
+    /// The same as a word.
+    #[prost(string, tag = "3")]
+    pub severity_text: String,
+    /// The line.
+    #[prost(message, optional, tag = "5")]
+    pub body: Option<AnyValue>,
+    /// Its attributes.
+    #[prost(message, repeated, tag = "6")]
+    pub attributes: Vec<KeyValue>,
+    /// The id of its request's trace: 16 bytes, or none.
+    #[prost(bytes = "vec", tag = "9")]
+    pub trace_id: Vec<u8>,
+    /// When it was seen.
+    #[prost(fixed64, tag = "11")]
+    pub observed_time_unix_nano: u64,
+}
+
 /// Metrics of one source.
 #[derive(Clone, PartialEq, Message)]
 pub struct ScopeMetrics {
@@ -47,7 +84,7 @@ pub struct Resource {
     pub attributes: Vec<KeyValue>,
 }
 
-/// A request to a collector: `ExportTraceServiceRequest` or `ExportMetricsServiceRequest`, which have the same form. The
+/// A request to a collector: `ExportTraceServiceRequest`, or that of metrics or logs, which have the same form. The
 /// content of the scope is encoded already.
 #[derive(Clone, PartialEq, Message)]
 pub struct ExportRequest {
@@ -152,12 +189,29 @@ pub struct Span {
     /// Its attributes.
     #[prost(message, repeated, tag = "9")]
     pub attributes: Vec<KeyValue>,
+    /// The events during it.
+    #[prost(message, repeated, tag = "11")]
+    pub events: Vec<Event>,
     /// Whether it has failed.
     #[prost(message, optional, tag = "15")]
     pub status: Option<Status>,
     /// Flags: those of W3C, whether the parent is known to be in another process, and whether it is.
     #[prost(fixed32, tag = "16")]
     pub flags: u32,
+}
+
+/// An event during a span.
+#[derive(Clone, PartialEq, Message)]
+pub struct Event {
+    /// When it was, in nanoseconds since 1970.
+    #[prost(fixed64, tag = "1")]
+    pub time_unix_nano: u64,
+    /// The name.
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// Its attributes.
+    #[prost(message, repeated, tag = "3")]
+    pub attributes: Vec<KeyValue>,
 }
 
 /// Whether a span has failed.
@@ -338,6 +392,11 @@ impl KeyValue {
     /// An attribute with an integer.
     pub fn int(key: &str, value: i64) -> KeyValue {
         KeyValue::of(key, Value::Int(value))
+    }
+
+    /// An attribute that is true or false.
+    pub fn bool(key: &str, value: bool) -> KeyValue {
+        KeyValue::of(key, Value::Bool(value))
     }
 
     /// An attribute with a number.

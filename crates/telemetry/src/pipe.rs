@@ -1,12 +1,13 @@
 //! The pipe between the router and the process that exports. Its memory is the bound of what waits there.
 
-use crate::frames::{self, Marker, Spans};
+use crate::frames::{self, Encoded, Marker};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::OnceLock;
 
 /// Both ends.
 #[derive(Debug)]
@@ -37,6 +38,20 @@ pub enum Lost {
 
 /// The size of the pipe: some thousand spans. Every user may have it.
 const PIPE_BYTES: usize = 1024 * 1024;
+
+/// The pipe of all threads of this process.
+static WRITER: OnceLock<SpanWriter> = OnceLock::new();
+
+/// Lets all threads of this process write here.
+pub fn set_writer(writer: SpanWriter) {
+    // A process has one role.
+    let _ = WRITER.set(writer);
+}
+
+/// Calls `act` with the pipe of this process; `None` in a process without one, such as a unit test.
+pub fn with_writer<T>(act: impl FnOnce(&SpanWriter) -> T) -> Option<T> {
+    WRITER.get().map(act)
+}
 
 // === impl SpanPipe ===
 
@@ -72,7 +87,7 @@ impl SpanWriter {
     ///
     /// # Errors
     /// When there is no room for them: they are lost.
-    pub fn write(&self, spans: &Spans) -> Result<(), Lost> {
+    pub fn write(&self, spans: &Encoded) -> Result<(), Lost> {
         let frame = frames::frame(self.marker, spans).ok_or(Lost::TooLong)?;
         loop {
             match rustix::io::write(self.pipe.as_fd(), &frame) {
@@ -88,12 +103,13 @@ impl SpanWriter {
 mod tests {
     use super::*;
     use crate::frames::FrameReader;
+    use crate::signal::Signal;
 
     #[test]
     fn a_full_pipe_loses_whole_frames_and_keeps_the_others() {
         let pipe = SpanPipe::open().expect("a pipe");
         let writer = SpanWriter::new(pipe.write, 7).expect("a writer");
-        let spans = |n: u16| Spans { count: 1, encoded: n.to_le_bytes().repeat(300) };
+        let spans = |n: u16| Encoded { signal: Signal::Traces, count: 1, encoded: n.to_le_bytes().repeat(300) };
         let written = (0..60_000).take_while(|n| writer.write(&spans(*n)).is_ok()).count();
         assert!((100..10_000).contains(&written), "{written}");
         assert_eq!(writer.write(&spans(1)), Err(Lost::Full));
@@ -109,6 +125,9 @@ mod tests {
     fn spans_that_are_too_long_are_lost() {
         let pipe = SpanPipe::open().expect("a pipe");
         let writer = SpanWriter::new(pipe.write, 7).expect("a writer");
-        assert_eq!(writer.write(&Spans { count: 1, encoded: vec![0; 5000] }), Err(Lost::TooLong));
+        assert_eq!(
+            writer.write(&Encoded { signal: Signal::Traces, count: 1, encoded: vec![0; 5000] }),
+            Err(Lost::TooLong)
+        );
     }
 }

@@ -28,6 +28,11 @@ pub const BODY_RING_BYTES: usize = 32 * 1024;
 /// the router. Memory is used only where a response was written.
 pub const RESPONSE_RING_BYTES: usize = 256 * 1024;
 
+/// The most bytes of the stack of a slow request: the end of its head, which PHP has read by then.
+pub const STACK_BYTES: usize = 1024;
+/// Where the time is in the word about it.
+pub(crate) const STACK_TIME_SHIFT: u32 = 16;
+
 const CONTROL_BYTES: usize = 128;
 const SLOT_BYTES: usize = CONTROL_BYTES + REQUEST_HEAD_BYTES + BODY_RING_BYTES + RESPONSE_RING_BYTES;
 const PAGE: usize = 4096;
@@ -81,6 +86,14 @@ pub(crate) mod account {
     pub const TURN: usize = 56;
 }
 
+/// Offsets into the words of opcache, which are in the header.
+pub(crate) mod opcache {
+    /// When a worker has reported last.
+    pub const REPORTED_AT: usize = 0;
+    pub const NUMBERS: usize = 8;
+    pub const BYTES: usize = 64;
+}
+
 /// Offsets of a slot's control words. The router writes the first cache line, the worker the second one.
 pub(crate) mod control {
     pub const STATE: usize = 0;
@@ -99,6 +112,8 @@ pub(crate) mod control {
     pub const BEGAN: usize = 88;
     pub const RAN: usize = 96;
     pub const CPU: usize = 104;
+    /// The length of the stack of a slow request, and from bit 16 on the milliseconds after which it was taken; 0 without one.
+    pub const STACK: usize = 112;
 }
 
 /// Bits of a slot's flags, all set by the router.
@@ -174,6 +189,11 @@ impl Layout {
     /// The number of the recording of the workers' memory.
     pub const fn memory_recording(&self) -> usize {
         16
+    }
+
+    /// The numbers of opcache.
+    pub const fn opcache(&self) -> usize {
+        24
     }
 
     pub const fn idle_bits(&self) -> usize {

@@ -7,7 +7,9 @@ use super::rounds::Suspicion;
 use super::shared::Shared;
 use super::slot_register::NO_SUCH_WORKER;
 use crate::memory::doorbell;
-use crate::memory::layout::{BODY_RING_BYTES, MAX_WORKERS, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES, flags};
+use crate::memory::layout::{
+    BODY_RING_BYTES, MAX_WORKERS, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES, STACK_BYTES, STACK_TIME_SHIFT, flags,
+};
 use crate::memory::ring::{readable, writable};
 use crate::slot_state::{SlotState, WorkerId, pack, unpack};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -221,6 +223,19 @@ impl Exchange {
         let (began, ran) = (read(words.began()), read(words.ran()));
         let cpu = words.cpu().load(Ordering::Relaxed).checked_sub(1).map(Duration::from_nanos);
         (!began.is_zero()).then_some(WorkerTimes { began, ran, cpu })
+    }
+
+    /// PHP's stack of a slow request, once it is done, and the time after which the worker took it. It may be any bytes.
+    pub fn slow_stack(&self) -> Option<(Duration, Vec<u8>)> {
+        let words = self.shared.view.slot(self.slot);
+        let word = words.stack().load(Ordering::Relaxed);
+        let len = (word & ((1 << STACK_TIME_SHIFT) - 1)) as usize;
+        if len == 0 {
+            return None;
+        }
+        let mut stack = Vec::new();
+        words.read_stack(len.min(STACK_BYTES), &mut stack);
+        Some((Duration::from_millis(word >> STACK_TIME_SHIFT), stack))
     }
 
     /// Whether the worker has given the request up, once it is done: what is in the ring is no response, or a part of one.

@@ -3,7 +3,9 @@
 use super::CHECK_AGAIN;
 use super::own::Own;
 use crate::memory::doorbell;
-use crate::memory::layout::{BODY_RING_BYTES, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES, flags};
+use crate::memory::layout::{
+    BODY_RING_BYTES, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES, STACK_BYTES, STACK_TIME_SHIFT, flags,
+};
 use crate::memory::ring::{readable, writable};
 use crate::slot_state::{SlotState, pack};
 use crate::sync::{Ordering, fence};
@@ -31,6 +33,8 @@ pub struct Claim<'w> {
     began: Option<Duration>,
     /// The processor time that it took.
     cpu: Option<Duration>,
+    /// The word about its stack.
+    stack: u64,
 }
 
 /// The client is gone: the router discards the response.
@@ -70,6 +74,7 @@ impl<'w> Claim<'w> {
             body_read: 0,
             began: None,
             cpu: None,
+            stack: 0,
         }
     }
 
@@ -86,6 +91,14 @@ impl<'w> Claim<'w> {
     /// The processor time that the request took.
     pub fn set_cpu(&mut self, cpu: Duration) {
         self.cpu = Some(cpu);
+    }
+
+    /// PHP's stack after this time, because the request is slow. The head of the request is read: the stack takes its end.
+    pub fn set_stack(&mut self, stack: &[u8], after: Duration) {
+        let stack = &stack[..stack.len().min(STACK_BYTES)];
+        self.own.channel.view.slot(self.slot).write_stack(stack);
+        let milliseconds = u64::try_from(after.as_millis()).unwrap_or(u64::MAX).min(u64::from(u32::MAX));
+        self.stack = milliseconds << STACK_TIME_SHIFT | stack.len() as u64;
     }
 
     /// The name of the request: its slot, and the slot's sequence number.
@@ -209,6 +222,7 @@ impl<'w> Claim<'w> {
         let ran = self.began.map(|began| monotonic().saturating_sub(began));
         words.began().store(self.began.map_or(0, nanoseconds), Ordering::Relaxed);
         words.ran().store(ran.map_or(0, nanoseconds), Ordering::Relaxed);
+        words.stack().store(self.stack, Ordering::Relaxed);
         words.cpu().store(self.cpu.map_or(0, |cpu| nanoseconds(cpu).saturating_add(1)), Ordering::Relaxed);
         words.response_written().store(self.written, Ordering::Release);
         // Fails only if another worker wrote the word; the router detects that, too.

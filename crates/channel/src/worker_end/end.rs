@@ -7,6 +7,7 @@ use crate::memory::doorbell;
 use crate::slot_state::{SlotState, WorkerId, pack, unpack};
 use crate::sync::Ordering;
 use crate::worker_record::account::Ledger;
+use crate::worker_record::opcache::OpcacheNumbers;
 use crate::worker_record::sampling::SamplerWords;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -98,6 +99,16 @@ impl WorkerEnd {
     /// worker of the application can write this word.
     pub fn memory_recording(&self) -> u32 {
         self.own.channel.view.memory_recording().load(Ordering::Relaxed)
+    }
+
+    /// Whether this worker is to enter the numbers of opcache now.
+    pub fn opcache_is_due(&self, now: Duration) -> bool {
+        self.own.channel.view.opcache().is_due(now)
+    }
+
+    /// Enters the numbers of opcache.
+    pub fn enter_opcache(&self, numbers: &OpcacheNumbers) {
+        self.own.channel.view.opcache().enter(numbers);
     }
 
     /// Whether this worker was ordered to finish its request and exit.

@@ -1,11 +1,10 @@
 //! `access_log`: where requests are logged, and in which format.
 
-use std::path::PathBuf;
-
 use crate::error::Error;
 use crate::matching::predicate::Predicate;
 use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
+use crate::settings::log_destination::LogDestination;
 use crate::settings::log_skip::LogSkip;
 use crate::template::text::Template;
 
@@ -26,15 +25,6 @@ pub struct AccessLog {
     pub condition: Option<Predicate>,
     /// The requests among them that are not logged.
     pub skip: LogSkip,
-}
-
-/// Where a log is written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogDestination {
-    /// A file, to which lines are appended. The path is absolute.
-    Path(PathBuf),
-    /// Standard output: `"-"`.
-    Stdout,
 }
 
 /// The name of the format with stable names.
@@ -86,17 +76,6 @@ impl AccessLog {
             condition: object.read("if", Predicate::read)?,
             skip: object.read("skip", |node| LogSkip::read(node, scope))?.unwrap_or_default(),
         })
-    }
-}
-
-// === impl LogDestination ===
-
-impl LogDestination {
-    fn read(node: &Node<'_>) -> Result<Self, Error> {
-        match node.string()?.as_str() {
-            "-" => Ok(Self::Stdout),
-            _ => node.absolute_path().map(Self::Path),
-        }
     }
 }
 
@@ -157,6 +136,8 @@ mod tests {
             (r#"{"path": "/var/log/x.log"}"#, path),
             (r#""-""#, LogDestination::Stdout),
             (r#"{"path": "-"}"#, LogDestination::Stdout),
+            (r#""journald""#, LogDestination::Daemon("journald".parse().expect("a daemon"))),
+            (r#"{"path": "syslog?tag=a"}"#, LogDestination::Daemon("syslog?tag=a".parse().expect("a daemon"))),
         ];
         for (json, destination) in cases {
             assert_eq!(
@@ -190,6 +171,7 @@ mod tests {
     fn an_error_names_the_option() {
         let cases = [
             (r#""x.log""#, ": \"x.log\" is not an absolute path; begin it with \"/\""),
+            (r#""syslog?tag=""#, ": \"\" is no tag of syslog; write 1 to 48 printable ASCII characters without spaces"),
             ("{}", ": \"path\" is missing; add the log's path, or \"-\" for standard output"),
             ("false", ": expected a string; write \"false\", with quotes"),
             (

@@ -4,6 +4,7 @@ pub(crate) mod access_log;
 pub(crate) mod compression;
 pub(crate) mod error_pages;
 pub(crate) mod http;
+pub(crate) mod log_destination;
 pub(crate) mod log_skip;
 pub(crate) mod metrics;
 pub(crate) mod mime_types;

@@ -13,6 +13,7 @@ pub(crate) const OPTIONS: Options = Options {
         "parent_based",
         "service_name",
         "metrics_interval",
+        "logs",
         "headers_file",
         "ca_file",
     ],
@@ -42,6 +43,8 @@ pub struct Telemetry {
     pub service_name: String,
     /// The seconds between two reports of howdah's numbers; `None`: they are not sent.
     pub metrics_interval: Option<u32>,
+    /// Whether the lines of the access log and of howdah's own log are sent, too. Default: false.
+    pub logs: bool,
     /// A file with headers of each request to the collector.
     pub headers_file: Option<PathBuf>,
     /// A file with the certificates of the authorities of the collector; `None`: those of the system.
@@ -91,6 +94,7 @@ impl Telemetry {
             parent_based: object.read("parent_based", Node::boolean)?.unwrap_or(true),
             service_name: object.read("service_name", read_service_name)?.unwrap_or_else(|| DEFAULT_SERVICE.to_owned()),
             metrics_interval: object.read("metrics_interval", |node| node.integer(1..=MAX_INTERVAL, "seconds"))?,
+            logs: object.read("logs", Node::boolean)?.unwrap_or(false),
             headers_file: object.read("headers_file", Node::absolute_path)?,
             ca_file: object.read("ca_file", Node::absolute_path)?,
         };
@@ -102,6 +106,10 @@ impl Telemetry {
             }
             TelemetryProtocol::Http if telemetry.metrics_interval.is_some() && url.metrics_path().is_none() => {
                 let advice = "with \"metrics_interval\", end it with /v1/traces: the metrics are sent to /v1/metrics";
+                Err(endpoint.error(format_args!("{advice}")))
+            }
+            TelemetryProtocol::Http if telemetry.logs && url.logs_path().is_none() => {
+                let advice = "with \"logs\", end it with /v1/traces: the lines are sent to /v1/logs";
                 Err(endpoint.error(format_args!("{advice}")))
             }
             _ => Ok(telemetry),
@@ -138,8 +146,17 @@ impl CollectorUrl {
 
     /// The path of metrics over HTTP, beside that of traces; `None` if that has another name than usual.
     pub fn metrics_path(&self) -> Option<String> {
+        self.path_beside_traces("/v1/metrics")
+    }
+
+    /// The path of log records over HTTP, likewise.
+    pub fn logs_path(&self) -> Option<String> {
+        self.path_beside_traces("/v1/logs")
+    }
+
+    fn path_beside_traces(&self, path: &str) -> Option<String> {
         let traces = self.traces_path();
-        traces.strip_suffix(TRACES_PATH).map(|before| format!("{before}/v1/metrics"))
+        traces.strip_suffix(TRACES_PATH).map(|before| format!("{before}{path}"))
     }
 
     fn read(node: &Node<'_>) -> Result<Self, Error> {

@@ -6,8 +6,8 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use h2::client::SendRequest as Http2Sender;
 use howdah_config::{Telemetry, TelemetryProtocol};
-use howdah_telemetry::export::Signal;
 use howdah_telemetry::messages::ExportResponse;
+use howdah_telemetry::signal::Signal;
 use http::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TE, USER_AGENT};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
@@ -132,6 +132,7 @@ impl Collector {
             (TelemetryProtocol::Http, Signal::Metrics) => {
                 (url.metrics_path().unwrap_or_default(), "application/x-protobuf")
             }
+            (TelemetryProtocol::Http, Signal::Logs) => (url.logs_path().unwrap_or_default(), "application/x-protobuf"),
         };
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         if self.settings.protocol == TelemetryProtocol::Http

@@ -1,6 +1,6 @@
-//! Sends the spans of the routers, and the numbers of the supervisor, to a collector.
+//! Sends the spans of the routers, the lines of the logs, and the numbers of the supervisor, to a collector.
 //!
-//! - `queue`: the spans that wait
+//! - `queue`: the spans that wait; another one has the log records
 //! - `collector`: the connection, and a request over HTTP or gRPC
 //! - `tls`: the connection's encryption
 //!
@@ -13,15 +13,16 @@ mod queue;
 mod tls;
 
 use crate::telemetry::collector::{Collector, Problem};
-use crate::telemetry::queue::SpanQueue;
+use crate::telemetry::queue::SendQueue;
 use crate::texts::Texts;
 use howdah_config::Telemetry;
 use howdah_metrics::exposition::Format;
-use howdah_protocol::messages::exporter::{FromExporter, TelemetryBoot};
+use howdah_protocol::messages::exporter::{FromExporter, Outcome, TelemetryBoot};
 use howdah_protocol::sockets::control_socket::ControlSocket;
-use howdah_telemetry::export::{Service, Signal};
+use howdah_telemetry::export::Service;
 use howdah_telemetry::frames::FrameReader;
 use howdah_telemetry::from_text;
+use howdah_telemetry::signal::Signal;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -44,6 +45,15 @@ pub struct Setup {
     pub control: Arc<ControlSocket>,
     /// The supervisor orders to finish.
     pub finishing: Arc<Notify>,
+}
+
+/// The records that wait, and the last log lines about them.
+#[derive(Default)]
+struct Queues {
+    spans: SendQueue,
+    logs: SendQueue,
+    spans_reporter: Reporter,
+    logs_reporter: Reporter,
 }
 
 /// A log line that comes once a minute.
@@ -81,16 +91,16 @@ async fn serve(setup: Setup) -> io::Result<()> {
         false => None,
     };
     let new_collector = || Collector::new(&settings, &boot.headers, tls.clone());
-    let (mut for_spans, mut for_metrics) = (new_collector(), new_collector());
+    let (mut for_spans, mut for_logs, mut for_metrics) = (new_collector(), new_collector(), new_collector());
     let service = Service::new(&settings.service_name, &boot.instance, &host_name());
     let pipe = Receiver::from_owned_fd(pipe)?;
-    let queue = SpanQueue::default();
-    let reporter = Reporter::default();
+    let queues = Queues::default();
+    let (spans, logs) = (&queues.spans, &queues.logs);
     let report = || {
-        let (sent, dropped) = queue.take_counts();
-        if (sent, dropped) != (0, 0) {
+        let (spans, logs) = (spans.take_counts(), logs.take_counts());
+        if (spans, logs) != (Outcome::default(), Outcome::default()) {
             // A supervisor that is gone needs no numbers: the main thread ends the process.
-            let _ = control.send(&FromExporter::Exported { sent, dropped }, &[]);
+            let _ = control.send(&FromExporter::Exported { spans, logs }, &[]);
         }
     };
     let reports = async {
@@ -101,11 +111,12 @@ async fn serve(setup: Setup) -> io::Result<()> {
     };
     let finish = async {
         finishing.notified().await;
-        queue.finish();
+        spans.finish();
+        logs.finish();
         let drained = async {
             loop {
                 tokio::time::sleep(DRAIN_CHECK).await;
-                if queue.is_over() {
+                if spans.is_over() && logs.is_over() {
                     break;
                 }
             }
@@ -113,19 +124,21 @@ async fn serve(setup: Setup) -> io::Result<()> {
         let _ = tokio::time::timeout(FINISH_TIMEOUT, drained).await;
     };
     let ended = tokio::select! {
-        ended = read(&pipe, boot.marker, &queue, &reporter) => ended,
-        () = send_spans(&mut for_spans, &service, settings.batch_size as usize, &queue, &reporter) => Ok(()),
+        ended = read(&pipe, boot.marker, &queues) => ended,
+        () = send_queue(&mut for_spans, Signal::Traces, &service, settings.batch_size as usize, &queues) => Ok(()),
+        () = send_queue(&mut for_logs, Signal::Logs, &service, settings.batch_size as usize, &queues) => Ok(()),
         () = send_metrics(&mut for_metrics, &service, settings.metrics_interval, &texts) => Ok(()),
         () = reports => Ok(()),
         () = finish => Ok(()),
     };
-    queue.drop_rest();
+    spans.drop_rest();
+    logs.drop_rest();
     report();
     ended
 }
 
 /// Moves the spans of the pipe into the queue.
-async fn read(pipe: &Receiver, marker: u64, queue: &SpanQueue, reporter: &Reporter) -> io::Result<()> {
+async fn read(pipe: &Receiver, marker: u64, queues: &Queues) -> io::Result<()> {
     let (mut reader, mut buffer) = (FrameReader::new(marker), vec![0; READ_BYTES]);
     loop {
         pipe.readable().await?;
@@ -133,49 +146,51 @@ async fn read(pipe: &Receiver, marker: u64, queue: &SpanQueue, reporter: &Report
             // The supervisor has the other end: without it, the process ends.
             Ok(0) => std::future::pending().await,
             Ok(count) => {
-                queue.note_pipe(true);
-                let frames = reader.take(&buffer[..count]);
-                let dropped: u64 = frames.into_iter().map(|spans| queue.push(spans)).sum();
-                if dropped > 0 {
-                    reporter.warn("the queue of spans is full, because the collector is too slow or away", dropped);
+                queues.note_pipe(true);
+                for frame in reader.take(&buffer[..count]) {
+                    let signal = frame.signal;
+                    let (queue, reporter) = queues.of(signal);
+                    let dropped = queue.push(frame);
+                    if dropped > 0 {
+                        let why = "is full, because the collector is too slow or away";
+                        reporter.warn(signal, &format!("the queue of {} {why}", signal.content()), dropped);
+                    }
                 }
                 tokio::task::yield_now().await;
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => queue.note_pipe(false),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => queues.note_pipe(false),
             Err(error) => return Err(error),
         }
     }
 }
 
-async fn send_spans(
-    collector: &mut Collector,
-    service: &Service,
-    batch_size: usize,
-    queue: &SpanQueue,
-    reporter: &Reporter,
-) {
+/// Sends spans, or log records.
+async fn send_queue(collector: &mut Collector, signal: Signal, service: &Service, batch_size: usize, queues: &Queues) {
+    let ((queue, reporter), content) = (queues.of(signal), signal.content());
     loop {
-        let (spans, count) = queue.batch(batch_size).await;
-        let body = service.traces(&spans);
+        let (frames, count) = queue.batch(batch_size).await;
+        let body = service.body(&frames);
         let mut pause = FIRST_PAUSE;
         loop {
-            match collector.send(Signal::Traces, &body).await {
+            match collector.send(signal, &body).await {
                 Ok(rejected) => {
                     let rejected = rejected.min(count);
                     queue.sent(count - rejected, rejected);
                     if rejected > 0 {
-                        reporter.warn("the collector has refused spans", rejected);
+                        reporter.warn(signal, &format!("the collector has refused {content}"), rejected);
                     }
                     break;
                 }
                 Err(Problem::Refused(reason)) => {
                     queue.sent(0, count);
-                    reporter.warn(&format!("the collector refuses spans: {reason}; see settings/telemetry"), count);
+                    let what = format!("the collector refuses {content}: {reason}; see settings/telemetry");
+                    reporter.warn(signal, &what, count);
                     break;
                 }
                 Err(Problem::Away(reason)) => {
-                    let what = format!("the collector does not take spans: {reason}; they wait, and are sent again");
-                    reporter.warn(&what, 0);
+                    let what =
+                        format!("the collector does not take {content}: {reason}; they wait, and are sent again");
+                    reporter.warn(signal, &what, 0);
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);
                 }
@@ -198,9 +213,10 @@ async fn send_metrics(collector: &mut Collector, service: &Service, interval: Op
         let body = service.metrics(from_text::metrics(&String::from_utf8_lossy(&text), now));
         match collector.send(Signal::Metrics, &body).await {
             Ok(0) => {}
-            Ok(rejected) => reporter.warn(&format!("the collector has refused {rejected} numbers"), 0),
+            Ok(rejected) => reporter.warn(Signal::Metrics, &format!("the collector has refused {rejected} numbers"), 0),
             Err(Problem::Away(reason) | Problem::Refused(reason)) => {
-                reporter.warn(&format!("the collector does not take metrics: {reason}; the next report has them"), 0);
+                let what = format!("the collector does not take metrics: {reason}; the next report has them");
+                reporter.warn(Signal::Metrics, &what, 0);
             }
         }
     }
@@ -210,10 +226,26 @@ fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
+// === impl Queues ===
+
+impl Queues {
+    fn of(&self, signal: Signal) -> (&SendQueue, &Reporter) {
+        match signal {
+            Signal::Logs => (&self.logs, &self.logs_reporter),
+            Signal::Traces | Signal::Metrics => (&self.spans, &self.spans_reporter),
+        }
+    }
+
+    fn note_pipe(&self, has_bytes: bool) {
+        self.spans.note_pipe(has_bytes);
+        self.logs.note_pipe(has_bytes);
+    }
+}
+
 // === impl Reporter ===
 
 impl Reporter {
-    fn warn(&self, what: &str, dropped: u64) {
+    fn warn(&self, signal: Signal, what: &str, dropped: u64) {
         let now = Instant::now();
         if self.last.get().is_some_and(|last| now.duration_since(last) < LOG_INTERVAL) {
             return;
@@ -223,7 +255,8 @@ impl Reporter {
             0 => tracing::warn!("telemetry: {what}"),
             _ => tracing::warn!(
                 dropped,
-                "telemetry: {what}; spans are dropped (howdah_telemetry_spans_total counts them)"
+                "telemetry: {what}; {} are dropped (GET /metrics counts them)",
+                signal.content()
             ),
         }
     }

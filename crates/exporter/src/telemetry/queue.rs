@@ -1,6 +1,7 @@
-//! The spans that wait to be sent: at most [`MAX_BYTES`]. New ones are dropped when there is no room.
+//! The spans, or the log records, that wait to be sent: at most [`MAX_BYTES`]. New ones are dropped when there is no room.
 
-use howdah_telemetry::frames::Spans;
+use howdah_protocol::messages::exporter::Outcome;
+use howdah_telemetry::frames::Encoded;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,8 +10,8 @@ use tokio::time::Instant;
 
 /// The queue. All of its users are on one thread.
 #[derive(Debug, Default)]
-pub struct SpanQueue {
-    waiting: RefCell<VecDeque<(Instant, Spans)>>,
+pub struct SendQueue {
+    waiting: RefCell<VecDeque<(Instant, Encoded)>>,
     spans: Cell<usize>,
     bytes: Cell<usize>,
     /// A batch was taken, and has no result yet.
@@ -28,11 +29,11 @@ pub const MAX_BYTES: usize = 8 * 1024 * 1024;
 /// How long spans wait for others.
 pub const MAX_WAIT: Duration = Duration::from_secs(1);
 
-// === impl SpanQueue ===
+// === impl SendQueue ===
 
-impl SpanQueue {
+impl SendQueue {
     /// Takes spans. Returns how many were dropped.
-    pub fn push(&self, spans: Spans) -> u64 {
+    pub fn push(&self, spans: Encoded) -> u64 {
         let (count, bytes) = (usize::from(spans.count), spans.encoded.len());
         if self.bytes.get() + bytes > MAX_BYTES {
             self.dropped.set(self.dropped.get() + count as u64);
@@ -47,7 +48,7 @@ impl SpanQueue {
 
     /// Waits for a batch, and takes it: about this number of spans, or those that have waited long enough. Its result is
     /// [`Self::sent`].
-    pub async fn batch(&self, size: usize) -> (Vec<Spans>, u64) {
+    pub async fn batch(&self, size: usize) -> (Vec<Encoded>, u64) {
         loop {
             let oldest = self.waiting.borrow().front().map(|(at, _)| *at);
             let Some(oldest) = oldest else {
@@ -63,7 +64,7 @@ impl SpanQueue {
         }
     }
 
-    fn take(&self, size: usize) -> (Vec<Spans>, u64) {
+    fn take(&self, size: usize) -> (Vec<Encoded>, u64) {
         let (mut batch, mut count) = (Vec::new(), 0);
         let mut waiting = self.waiting.borrow_mut();
         while count < size
@@ -111,23 +112,24 @@ impl SpanQueue {
         self.dropped.set(self.dropped.get() + rest);
     }
 
-    /// How many spans were sent and dropped since the last call.
-    pub fn take_counts(&self) -> (u64, u64) {
-        (self.sent.take(), self.dropped.take())
+    /// How many were sent and dropped since the last call.
+    pub fn take_counts(&self) -> Outcome {
+        Outcome { sent: self.sent.take(), dropped: self.dropped.take() }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use howdah_telemetry::signal::Signal;
 
-    fn spans(count: u8, bytes: usize) -> Spans {
-        Spans { count, encoded: vec![0; bytes] }
+    fn spans(count: u8, bytes: usize) -> Encoded {
+        Encoded { signal: Signal::Traces, count, encoded: vec![0; bytes] }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_batch_is_full_or_has_waited() {
-        let queue = SpanQueue::default();
+        let queue = SendQueue::default();
         (0..3).for_each(|_| assert_eq!(queue.push(spans(4, 10)), 0));
         let (batch, count) = queue.batch(8).await;
         assert_eq!((batch.len(), count), (2, 8), "at once");
@@ -139,12 +141,13 @@ mod tests {
         assert!(!queue.is_over(), "the batch has no result");
         queue.sent(4, 0);
         assert!(queue.is_over());
-        assert_eq!((queue.take_counts(), queue.take_counts()), ((11, 1), (0, 0)));
+        assert_eq!(queue.take_counts(), Outcome { sent: 11, dropped: 1 });
+        assert_eq!(queue.take_counts(), Outcome::default());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_queue_is_bounded_and_each_span_has_one_result() {
-        let queue = SpanQueue::default();
+        let queue = SendQueue::default();
         let pushed = 4 * MAX_BYTES / 1000;
         let dropped: u64 = (0..pushed).map(|_| queue.push(spans(2, 1000))).sum();
         assert_eq!(dropped, 2 * (pushed - MAX_BYTES / 1000) as u64);
@@ -152,13 +155,13 @@ mod tests {
         assert_eq!(taken, 100);
         assert_eq!(queue.push(spans(2, 1000)), 0, "there is room again");
         queue.drop_rest();
-        assert_eq!(queue.take_counts(), (0, 2 * pushed as u64 + 2));
+        assert_eq!(queue.take_counts(), Outcome { sent: 0, dropped: 2 * pushed as u64 + 2 });
         assert!(queue.is_over());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_last_spans_wait_for_no_others() {
-        let queue = SpanQueue::default();
+        let queue = SendQueue::default();
         queue.push(spans(1, 10));
         queue.finish();
         let began = Instant::now();

@@ -1,6 +1,6 @@
 //! `howdah run`: starts a howdah with a configuration of the user, or with the last active one of its state directory.
 
-use crate::argument::{parse_address, parse_log_format};
+use crate::argument::{Log, parse_address, parse_log, parse_log_format};
 use crate::commands::supervisor::become_supervisor;
 use crate::paths::StatePaths;
 use crate::rejection::SourceText;
@@ -24,9 +24,10 @@ pub struct RunOptions {
     /// else control.sock in the state directory.
     #[arg(long, value_name = "ADDR", value_parser = parse_address::<Address>)]
     control: Option<String>,
-    /// Write log messages to this file. Default: standard error.
-    #[arg(long, value_name = "FILE")]
-    log: Option<PathBuf>,
+    /// Write log messages to this file, or to a daemon: journald, syslog, syslog:udp://HOST:PORT or syslog:tcp://HOST:PORT.
+    /// Default: standard error.
+    #[arg(long, value_name = "FILE", value_parser = parse_log)]
+    log: Option<Log>,
     /// The form of log lines, PHP's among them: text or json.
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = parse_log_format)]
     log_format: LogFormat,
@@ -83,7 +84,12 @@ impl RunOptions {
                 paths.control_address(&state_dir)
             }
         };
-        if let Some(log) = &self.log {
+        let (log_file, log_daemon) = match self.log {
+            Some(Log::File(file)) => (Some(file), None),
+            Some(Log::Daemon(daemon)) => (None, Some(daemon)),
+            None => (None, None),
+        };
+        if let Some(log) = &log_file {
             howdah_supervisor::logs::write_errors_to(log)?;
         }
         become_supervisor(&Start {
@@ -99,7 +105,8 @@ impl RunOptions {
             runtime_dir: None,
             pid_file: self.pid.as_deref().map(absolute).transpose()?,
             companion: None,
-            log_file: self.log.as_deref().map(absolute).transpose()?,
+            log_file: log_file.as_deref().map(absolute).transpose()?,
+            log_daemon,
             tmp_dir: self.tmp_dir.as_deref().map(absolute).transpose()?,
         })
     }

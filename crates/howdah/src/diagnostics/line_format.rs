@@ -3,16 +3,25 @@
 //! Text: `2026-01-31T12:00:00.123456Z  WARN message field="value" method="GET" uri="/" client="127.0.0.1"`, with colours on a
 //! terminal. JSON: `{"time": …, "level": …, "message": …}` and the fields.
 //!
+//! With a log daemon, the text is without time and level, and the fields of the event and of the request are fields of the
+//! daemon's message. An application's own log gets its lines nevertheless, and the warnings about the daemon itself are on
+//! standard error.
+//!
 //! Control characters are escaped, and long values of the router, which come from clients, are cut. A message of the
 //! supervisor may have several lines, of which all but the first are indented: it may contain the output of an application.
 
 use crate::diagnostics::destination::application_log;
 use crate::terminal::plain::plain;
-use howdah_router::current_request_fields;
+use howdah_router::{current_request_fields, send_log_line};
 use howdah_supervisor::LogFormat;
 use howdah_supervisor::plain_text::{plain_lines, short};
+use howdah_system_log::SystemLog;
+use howdah_system_log::record::{Record, Severity};
+use howdah_telemetry::logs::{self, LogLine};
+use howdah_telemetry::messages::KeyValue;
 use serde_json::{Map, Value};
-use std::fmt::{self, Debug};
+use std::fmt::{self, Debug, Write as _};
+use std::sync::Arc;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
@@ -23,6 +32,7 @@ use tracing_subscriber::registry::LookupSpan;
 /// Writes log lines in one of the forms.
 pub struct LineFormat {
     format: LogFormat,
+    daemon: Option<Arc<SystemLog>>,
 }
 
 /// The fields of an event as text.
@@ -40,6 +50,8 @@ struct Members {
     are_short: bool,
 }
 
+/// Members for which a daemon's message has places of its own.
+const OF_DAEMON: [&str; 2] = ["time", "level"];
 /// The field of a line's text.
 const MESSAGE: &str = "message";
 /// The beginning of the targets of the router's lines.
@@ -48,9 +60,15 @@ const ROUTER: &str = "howdah_router";
 // === impl LineFormat ===
 
 impl LineFormat {
-    /// The form that the command line chose for all processes.
-    pub fn of_environment() -> LineFormat {
-        LineFormat { format: LogFormat::of_environment() }
+    /// The form that the command line chose for all processes, with the daemon that gets the lines.
+    pub fn of_environment(daemon: Option<Arc<SystemLog>>) -> LineFormat {
+        LineFormat { format: LogFormat::of_environment(), daemon }
+    }
+
+    /// The daemon that gets this line.
+    fn daemon_of(&self, event: &Event<'_>) -> Option<&SystemLog> {
+        let is_about_daemon = event.metadata().target().starts_with(howdah_system_log::TARGET);
+        self.daemon.as_deref().filter(|_| !is_about_daemon && application_log(event.metadata()).is_none())
     }
 }
 
@@ -66,6 +84,15 @@ where
         // A line that names the application itself is about another one, or about several requests.
         let is_new = |name: &str| event.metadata().fields().field(name).is_none();
         let request = current_request_fields().into_iter().filter(|(name, _)| is_new(name));
+        let request: Vec<_> = request.collect();
+        if logs::is_on() {
+            send_log_line(&for_collector(event, time.clone(), request.clone().into_iter()));
+        }
+        let request = request.into_iter();
+        if let Some(daemon) = self.daemon_of(event) {
+            daemon.push(record(event, self.format, time, request));
+            return Ok(());
+        }
         match self.format {
             LogFormat::Text => {
                 // Only a terminal gets colours.
@@ -85,16 +112,76 @@ where
                 }
                 writeln!(writer, "{plain}")
             }
-            LogFormat::Json => {
-                let mut members = Members { all: Map::new(), are_short: is_of_router(event) };
-                members.all.insert("time".to_owned(), time.into());
-                members.all.insert("level".to_owned(), level.as_str().into());
-                event.record(&mut members);
-                members.all.extend(request.map(|(name, value)| (name.to_owned(), short(&value).into())));
-                writeln!(writer, "{}", Value::Object(members.all))
-            }
+            LogFormat::Json => writeln!(writer, "{}", Value::Object(members(event, time, request))),
         }
     }
+}
+
+/// The members of a JSON line.
+fn members(
+    event: &Event<'_>,
+    time: String,
+    request: impl Iterator<Item = (&'static str, String)>,
+) -> Map<String, Value> {
+    let mut members = Members { all: Map::new(), are_short: is_of_router(event) };
+    members.all.insert("time".to_owned(), time.into());
+    members.all.insert("level".to_owned(), event.metadata().level().as_str().into());
+    event.record(&mut members);
+    members.all.extend(request.map(|(name, value)| (name.to_owned(), short(&value).into())));
+    members.all
+}
+
+/// The line for the collector of `settings/telemetry`.
+fn for_collector(event: &Event<'_>, time: String, request: impl Iterator<Item = (&'static str, String)>) -> LogLine {
+    let severity = match *event.metadata().level() {
+        Level::ERROR => logs::Severity::Error,
+        Level::WARN => logs::Severity::Warn,
+        Level::INFO => logs::Severity::Info,
+        Level::DEBUG | Level::TRACE => logs::Severity::Debug,
+    };
+    let mut all = members(event, time, request);
+    let text = all.remove(MESSAGE);
+    let trace = all.remove("trace_id").and_then(|id| id.as_str().map(str::to_owned));
+    all.retain(|name, _| !OF_DAEMON.contains(&name.as_str()));
+    let text_of = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let own = [KeyValue::text("howdah.log", "error")];
+    let fields = all.into_iter().map(|(name, value)| KeyValue::text(&format!("howdah.{name}"), text_of(value)));
+    let attributes = own.into_iter().chain(fields).collect();
+    let text = text.map(text_of).unwrap_or_default();
+    LogLine { time: std::time::SystemTime::now(), severity, text, attributes, trace }
+}
+
+/// A line for a log daemon.
+fn record(
+    event: &Event<'_>,
+    format: LogFormat,
+    time: String,
+    request: impl Iterator<Item = (&'static str, String)>,
+) -> Record {
+    let severity = match *event.metadata().level() {
+        Level::ERROR => Severity::Error,
+        Level::WARN => Severity::Warning,
+        Level::INFO => Severity::Info,
+        Level::DEBUG | Level::TRACE => Severity::Debug,
+    };
+    let all = members(event, time, request);
+    let text = match format {
+        LogFormat::Json => Value::Object(all.clone()).to_string(),
+        LogFormat::Text => {
+            let mut text = TextFields::of(event, false).text;
+            let is_new = |name: &str| event.metadata().fields().field(name).is_none();
+            for (name, value) in all.iter().filter(|(name, _)| is_new(name) && !OF_DAEMON.contains(&name.as_str())) {
+                let _ = write!(text, " {name}={value}");
+            }
+            text
+        }
+    };
+    let fields = all.into_iter().filter(|(name, _)| name != MESSAGE && !OF_DAEMON.contains(&name.as_str()));
+    let fields = fields.map(|(name, value)| match value {
+        Value::String(text) => (name.into(), text),
+        other => (name.into(), other.to_string()),
+    });
+    Record { fields: fields.collect(), ..Record::new(severity, "error", text) }
 }
 
 // === impl TextFields ===

@@ -4,6 +4,8 @@
 //! A line about a request has the request's application, method, URI and client. See [`line_format`] for the two forms,
 //! and [`destination`] for the lines that an application's own log gets.
 //!
+//! With `howdah run --log syslog` or `journald`, a daemon gets the lines of all processes.
+//!
 //! A closed standard error is not a failure, and a reader that stops reading it does not block a server. A server
 //! limits similar lines ([`log_limit`]), and logs its own panics as bugs.
 
@@ -13,9 +15,12 @@ mod line_format;
 use crate::log_limit::{self, LogLimit};
 use destination::Destination;
 use howdah_background_writer::standard_error;
+use howdah_supervisor::LOG_DAEMON_VARIABLE;
+use howdah_system_log::SystemLog;
 use line_format::LineFormat;
 use std::io::{self, IsTerminal};
 use std::panic::PanicHookInfo;
+use std::sync::Arc;
 use std::time::Duration;
 use tracing_subscriber::filter::{FilterExt, LevelFilter, Targets};
 use tracing_subscriber::fmt;
@@ -25,6 +30,7 @@ use tracing_subscriber::prelude::*;
 /// Writes the queued lines when it is dropped: keep it until the process exits.
 pub struct Diagnostics {
     writing: Writing,
+    daemon: Option<Arc<SystemLog>>,
 }
 
 /// The thread that writes the lines.
@@ -57,8 +63,9 @@ pub fn start(writing: Writing) -> Diagnostics {
         Writing::Direct => BoxMakeWriter::new(io::stderr),
         Writing::Background => BoxMakeWriter::new(Destination),
     };
+    let daemon = daemon();
     let lines = fmt::layer()
-        .event_format(LineFormat::of_environment())
+        .event_format(LineFormat::of_environment(daemon.clone()))
         .with_writer(writer)
         .with_ansi(io::stderr().is_terminal())
         .log_internal_errors(false);
@@ -69,7 +76,13 @@ pub fn start(writing: Writing) -> Diagnostics {
             tracing_subscriber::registry().with(lines.with_filter(targets.and(LogLimit))).try_init()
         }
     };
-    Diagnostics { writing }
+    Diagnostics { writing, daemon }
+}
+
+/// The daemon that the command line chose for all processes: the commands that start a supervisor have no such variable.
+fn daemon() -> Option<Arc<SystemLog>> {
+    let daemon = std::env::var(LOG_DAEMON_VARIABLE).ok()?.parse().ok()?;
+    Some(Arc::new(SystemLog::new(&daemon, "howdah's log")))
 }
 
 /// One line for a panic, which standard error's own hook would write as several, and without a background thread.
@@ -85,6 +98,7 @@ impl Drop for Diagnostics {
     fn drop(&mut self) {
         if self.writing == Writing::Background {
             log_limit::report();
+            self.daemon.iter().for_each(|daemon| daemon.finish(EXIT_TIMEOUT));
             standard_error().finish(EXIT_TIMEOUT);
         }
     }

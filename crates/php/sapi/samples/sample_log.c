@@ -7,6 +7,7 @@
 #include "samples/text.h"
 #include "zend_gc.h"
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,6 +25,10 @@
 /* The most frames in a line about a blocked event loop. */
 #define LOOP_FRAMES 5
 #define URL_BYTES 1024
+/* A valid value of $_SERVER['TRACEPARENT'], as the router writes it, and where the id of the trace is in it. */
+#define TRACE_PARENT_BYTES 55
+#define TRACE_ID_AT 3
+#define TRACE_ID_BYTES 32
 
 /* Separators in a profile's record: control characters, which are removed from names. */
 #define PART "\x1e"
@@ -34,6 +39,15 @@ struct string {
 	size_t len;
 };
 
+/* The stack of a slow request, for its trace. Only its author writes it. */
+static struct {
+	/* The start of the request; 0 while it is written. */
+	_Atomic uint64_t request;
+	uint64_t at;
+	size_t len;
+	char text[HOWDAH_STACK_BYTES];
+} stacks[HOWDAH_AUTHORS];
+
 static struct howdah_sampler_setup setup;
 static char lines[HOWDAH_AUTHORS][LINE_BYTES];
 
@@ -41,7 +55,7 @@ static char lines[HOWDAH_AUTHORS][LINE_BYTES];
 static struct {
 	uint64_t number;
 	uint64_t began;
-	struct string method, url, script;
+	struct string method, url, script, trace_parent;
 	struct rusage usage;
 	uint64_t queries;
 	uint32_t gc_runs;
@@ -101,6 +115,7 @@ void howdah_log_begin(const struct howdah_request *request)
 	facts.method = string(request->method, 32);
 	facts.url = string(request->uri, URL_BYTES);
 	facts.script = string(request->script_filename, URL_BYTES);
+	facts.trace_parent = string(request->trace_parent, TRACE_PARENT_BYTES);
 	if (setup.slow_log >= 0 || setup.has_limit) {
 		getrusage(RUSAGE_SELF, &facts.usage);
 	}
@@ -154,6 +169,14 @@ static void put(struct howdah_text *line, const struct string *string,
 }
 
 /* ---- the slow log ---- */
+
+static void put_trace_id(struct howdah_text *line, const char *trace_parent, size_t len)
+{
+	if (len == TRACE_PARENT_BYTES) {
+		howdah_text_key(line, "trace_id");
+		howdah_text_json(line, trace_parent + TRACE_ID_AT, TRACE_ID_BYTES);
+	}
+}
 
 static void put_name(struct howdah_text *line, const struct howdah_frame *frame,
 	void (*how)(struct howdah_text *, const char *, size_t))
@@ -260,6 +283,38 @@ static void put_identity(struct howdah_text *line, uint64_t began, enum howdah_o
 	}
 }
 
+static void put_frames(struct howdah_text *line, const struct howdah_backtrace *backtrace, int most, const char *separator);
+
+static void keep_stack(enum howdah_author author, const struct howdah_backtrace *backtrace)
+{
+	struct howdah_text text = { stacks[author].text, HOWDAH_STACK_BYTES, 0 };
+
+	atomic_store(&stacks[author].request, 0);
+	put_frames(&text, backtrace, LIMIT_FRAMES, "\n");
+	stacks[author].len = text.len;
+	stacks[author].at = howdah_monotonic();
+	atomic_store(&stacks[author].request, facts.began);
+}
+
+size_t howdah_slow_stack(uint64_t request, char *out, uint64_t *after)
+{
+	size_t len = 0;
+
+	*after = 0;
+	for (int author = 0; author < HOWDAH_AUTHORS; author++) {
+		if (!request || atomic_load(&stacks[author].request) != request || stacks[author].at - request < *after) {
+			continue;
+		}
+		len = stacks[author].len;
+		*after = stacks[author].at - request;
+		memcpy(out, stacks[author].text, len);
+		if (atomic_load(&stacks[author].request) != request) {
+			len = 0;
+		}
+	}
+	return len;
+}
+
 void howdah_log_sample(enum howdah_author author, enum howdah_occasion occasion, unsigned number,
 	const struct howdah_backtrace *backtrace, bool (*is_current)(void))
 {
@@ -277,6 +332,7 @@ void howdah_log_sample(enum howdah_author author, enum howdah_occasion occasion,
 	put(&line, &facts.url, howdah_text_json);
 	howdah_text_key(&line, "script");
 	put(&line, &facts.script, howdah_text_json);
+	put(&line, &facts.trace_parent, put_trace_id);
 	howdah_text_key(&line, "elapsed");
 	howdah_text_seconds(&line, howdah_monotonic() - facts.began);
 	howdah_text_key(&line, "cpu");
@@ -290,6 +346,9 @@ void howdah_log_sample(enum howdah_author author, enum howdah_occasion occasion,
 	}
 	howdah_text_put(&line, "}");
 	if (is_current()) {
+		if (backtrace && occasion == HOWDAH_SLOW) {
+			keep_stack(author, backtrace);
+		}
 		write_line(setup.slow_log, &line);
 	}
 }
@@ -356,11 +415,11 @@ void howdah_log_blocked_loop(const struct howdah_held_request *request, unsigned
 
 /* ---- the log ---- */
 
-static void put_frames(struct howdah_text *line, const struct howdah_backtrace *backtrace, int most)
+static void put_frames(struct howdah_text *line, const struct howdah_backtrace *backtrace, int most, const char *separator)
 {
 	for (int i = 0; i < backtrace->depth && i < most; i++) {
 		const struct howdah_frame *frame = &backtrace->frames[i];
-		howdah_text_put(line, i ? " < " : "");
+		howdah_text_put(line, i ? separator : "");
 		put_name(line, frame, howdah_text_plain);
 		if (i == 0 && backtrace->waits_in[0]) {
 			howdah_text_put(line, " in ");
@@ -398,7 +457,7 @@ static void put_limit_text(struct howdah_text *line, const struct howdah_backtra
 	if (backtrace->depth == 0) {
 		howdah_text_put(line, backtrace->is_cut ? "changing places" : "the start or end of the request");
 	}
-	put_frames(line, backtrace, LIMIT_FRAMES);
+	put_frames(line, backtrace, LIMIT_FRAMES, " < ");
 }
 
 static void put_limit_json(struct howdah_text *line, const struct howdah_backtrace *backtrace, const struct rusage *usage)
@@ -487,6 +546,6 @@ void howdah_loop_stack(struct howdah_text *text)
 
 	howdah_backtrace_forget(&backtrace);
 	if (howdah_backtrace_foreign(&backtrace) || howdah_backtrace_foreign(&backtrace)) {
-		put_frames(text, &backtrace, LOOP_FRAMES);
+		put_frames(text, &backtrace, LOOP_FRAMES, " < ");
 	}
 }

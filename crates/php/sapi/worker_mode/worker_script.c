@@ -14,6 +14,7 @@
 #include "worker_mode/baseline/baseline.h"
 #include "exchange.h"
 #include "functions/frankenphp.h"
+#include "opcache.h"
 #include "samples/sampler.h"
 #include "worker_mode/kept_memory.h"
 #include "worker_mode/superglobals.h"
@@ -492,6 +493,7 @@ PHP_FUNCTION(howdah_handle_request)
 		}
 		howdah_kept_memory_record(howdah_superglobals_release);
 	}
+	howdah_opcache_report();
 	const struct howdah_request *request = howdah_next_request();
 	if (!request) {
 		open_interlude();

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)] // called from C with pointers
 
 use super::cpu_meter::RequestCpu;
-use crate::log;
+use crate::{log, sapi};
 use howdah_channel::account::monotonic;
 use howdah_channel::response::ResponseHeadWriter;
 use howdah_channel::{BodyError, Claim, Violation};
@@ -115,6 +115,9 @@ extern "C" fn howdah_finish() {
         let ran = claim.began().map(|began| monotonic().saturating_sub(began));
         if let Some(ran) = ran {
             claim.set_cpu(REQUEST_CPU.with_borrow_mut(|meter| meter.of_request(ran)));
+        }
+        if let Some(began) = claim.began() {
+            sapi::with_slow_stack(began, |stack, after| claim.set_stack(stack, after));
         }
         claim.finish();
     }

@@ -19,6 +19,7 @@ pub mod callbacks;
 mod cpu_meter;
 pub mod forked;
 mod growth;
+mod opcache;
 mod request;
 pub mod requests;
 pub mod sampler;

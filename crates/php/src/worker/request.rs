@@ -18,6 +18,9 @@ pub struct RequestBuffers {
     pointers: Vec<sapi::Variable>,
 }
 
+/// The variable with the trace of the request, which the router has checked.
+const TRACE_PARENT: &[u8] = b"TRACEPARENT";
+
 /// The names of [`NAMES`] for PHP.
 pub fn c_names() -> Vec<CString> {
     NAMES.iter().map(|name| CString::new(*name).expect("a name has no NUL")).collect()
@@ -44,10 +47,15 @@ impl RequestBuffers {
         let head = &self.head;
         let at = |start: u32| head[start as usize..].as_ptr().cast::<c_char>();
         let mut by_code = [null::<c_char>(); NAMES.len()];
+        let mut trace_parent = null();
         self.pointers.clear();
         for variable in &self.variables {
             let value = at(variable.value.0);
             let (name, name_len) = if variable.code == CUSTOM {
+                let (start, len) = (variable.name.0 as usize, variable.name.1 as usize);
+                if &head[start..start + len] == TRACE_PARENT {
+                    trace_parent = value;
+                }
                 (at(variable.name.0), variable.name.1 as usize)
             } else {
                 let name = &c_names[usize::from(variable.code)];
@@ -79,6 +87,7 @@ impl RequestBuffers {
             cookie: known(code::HTTP_COOKIE),
             authorization: known(code::HTTP_AUTHORIZATION),
             content_length,
+            trace_parent,
             began: began.as_nanos() as u64,
         }
     }

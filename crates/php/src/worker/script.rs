@@ -211,6 +211,7 @@ impl Boot {
             cookie: null(),
             authorization: null(),
             content_length: 0,
+            trace_parent: null(),
             began: 0,
         }
     }

@@ -8,6 +8,7 @@ use super::allowance::{Allowance, Limit};
 use super::callbacks;
 use super::cpu_meter::CpuMeter;
 use super::growth::Growth;
+use super::opcache;
 use super::stderr::Stderr;
 use crate::{log, sapi};
 use howdah_channel::WorkerEnd;
@@ -45,6 +46,7 @@ pub struct WorkerLimits {
 impl Service {
     /// The worker is ready for its first request.
     pub fn begin(end: &'static WorkerEnd, limits: WorkerLimits, stderr: &'static Stderr) -> Service {
+        opcache::begin(end);
         Service {
             allowance: Allowance::new(limits.requests, limits.memory, end.index()),
             growth: Growth::begin(),

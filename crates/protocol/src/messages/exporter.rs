@@ -70,11 +70,30 @@ pub enum FromExporter {
         /// Whether it accepts OpenMetrics.
         is_openmetrics: bool,
     },
-    /// The outcome of spans since the last report.
+    /// The outcome of spans and of log records since the last report.
     Exported {
-        /// The collector has taken these.
-        sent: u64,
-        /// These were dropped: the queue was full, or the collector has refused them.
-        dropped: u64,
+        /// Spans.
+        spans: Outcome,
+        /// Lines of logs.
+        logs: Outcome,
     },
+}
+
+/// The outcome of spans, or of log records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The collector has taken these.
+    pub sent: u64,
+    /// These were dropped: the queue was full, or the collector has refused them.
+    pub dropped: u64,
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// Adds another outcome.
+    pub fn add(&mut self, other: Outcome) {
+        self.sent = self.sent.saturating_add(other.sent);
+        self.dropped = self.dropped.saturating_add(other.dropped);
+    }
 }

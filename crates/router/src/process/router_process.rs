@@ -17,7 +17,7 @@ use crate::net::load::Load;
 use crate::net::tls::{CertificatePems, TlsConfigs, challenges};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::thread::{self, Setup};
-use crate::report::{AbortOnPanic, SupervisorLink, inject, set_span_writer, write_last_lines};
+use crate::report::{AbortOnPanic, SupervisorLink, inject, write_last_lines};
 use crate::request::application_log::ApplicationLog;
 use crate::response::error_pages::LoadedErrorPages;
 use howdah_channel::{Counters, RouterEnd};
@@ -93,7 +93,7 @@ pub fn run() -> io::Result<()> {
     die_with_supervisor(&control)?;
     let mut descriptors = descriptors.into_iter();
     let memory = next(&mut descriptors)?;
-    set_span_writer(SpanWriter::new(next(&mut descriptors)?, boot.span_marker)?);
+    howdah_telemetry::pipe::set_writer(SpanWriter::new(next(&mut descriptors)?, boot.span_marker)?);
     let counters = Arc::new(Counters::map(memory, howdah_metrics::layout::words(boot.threads))?);
     let mut process = RouterProcess::start(&control, &boot, most, &counters)?;
     while let Some((message, descriptors)) = control.wait_for_long()? {
@@ -327,6 +327,7 @@ impl RouterProcess {
                 LoadedErrorPages::default()
             }
         };
+        let sends_logs = configuration.settings.telemetry.as_ref().is_some_and(|telemetry| telemetry.logs);
         let user_files = UserFiles::of(&configuration);
         let files = user_files.clone();
         if let Err(reason) = within_deadline("basic_auth/user_file", move || files.read()) {
@@ -402,6 +403,7 @@ impl RouterProcess {
             quic_sockets: Arc::new(quic_sockets),
             done: Arc::new(self.supervisor.send_on_drop(FromRouter::Configured { version })),
         };
+        howdah_telemetry::logs::set_on(sends_logs);
         self.has_configuration = true;
         for (index, commands) in self.commands.iter().enumerate() {
             inject("configure", &format!("event loop {index}"));

@@ -407,7 +407,7 @@ impl Thread {
                 }
             }),
             ThreadCommand::Drop(report) => drop(report),
-            ThreadCommand::ReopenLog(file) => self.dispatcher.access_log.borrow_mut().reopen(Some(file)),
+            ThreadCommand::ReopenLog(file) => self.dispatcher.access_log.borrow_mut().reopen(file),
             ThreadCommand::Drain => {
                 self.draining.set(true);
                 self.health_checks.stop();
@@ -427,7 +427,8 @@ impl Thread {
         self.dispatcher.views.activate(view, removed.iter().copied());
         self.load().configured();
         self.warming.borrow_mut().retain(|id, _| !snapshot.generations.values().any(|named| named.id == *id));
-        self.dispatcher.access_log.borrow_mut().reopen(snapshot.access_log.clone());
+        let destination = snapshot.configuration.access_log.as_ref().map(|log| &log.destination);
+        self.dispatcher.access_log.borrow_mut().open(destination, snapshot.access_log.clone());
         if self.draining.get() {
             return;
         }

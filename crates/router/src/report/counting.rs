@@ -2,26 +2,23 @@
 
 use howdah_metrics::layout::Scalar;
 use howdah_metrics::recorder::Recorder;
-use howdah_telemetry::pipe::SpanWriter;
+use howdah_telemetry::logs::{self, LogLine};
 use std::cell::OnceCell;
-use std::sync::OnceLock;
 
 thread_local! {
     static RECORDER: OnceCell<Recorder> = const { OnceCell::new() };
 }
 
-/// The pipe of the spans of all threads.
-static SPANS: OnceLock<SpanWriter> = OnceLock::new();
-
-/// Lets all threads write their spans here. Before that, and in unit tests, they are lost.
-pub fn set_span_writer(writer: SpanWriter) {
-    // A process is a router once.
-    let _ = SPANS.set(writer);
-}
-
-/// Calls `act` with the pipe of the spans.
-pub fn with_span_writer<T>(act: impl FnOnce(&SpanWriter) -> T) -> Option<T> {
-    SPANS.get().map(act)
+/// Sends a line of a log to the collector of `settings/telemetry`, and counts it.
+pub fn send_log_line(line: &LogLine) {
+    let sent = logs::send(line);
+    let is_counted = with_recorder(|recorder| {
+        recorder.count(Scalar::LogRecords);
+        recorder.count_by(Scalar::LogRecordsLost, u64::from(sent.is_err()));
+    });
+    if is_counted.is_none() {
+        logs::count(sent);
+    }
 }
 
 /// Lets this thread count here. Before that, and in unit tests, nothing is counted.

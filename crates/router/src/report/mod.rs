@@ -1,6 +1,6 @@
 //! The reports of the router: to the log, and to the supervisor.
 //!
-//! - `counting`: the numbers of the thread, and where its spans go
+//! - `counting`: the numbers of the thread, and lines for a collector
 //! - `once_per_minute`: log lines that could come with each request
 //! - `panics`: bugs of howdah are contained
 //! - `supervisor_link`: messages to the supervisor
@@ -12,7 +12,7 @@ mod panics;
 mod supervisor_link;
 mod throttle;
 
-pub use counting::{count, count_by, count_with, set_span_writer, with_recorder, with_span_writer};
+pub use counting::{count, count_by, count_with, send_log_line, with_recorder};
 pub use once_per_minute::OncePerMinute;
 pub use panics::{AbortOnPanic, Panicked, contained, inject, spawn_essential, write_last_lines};
 pub use supervisor_link::{ReportOnDrop, SupervisorLink};

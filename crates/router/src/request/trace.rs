@@ -4,14 +4,16 @@
 //! Clients choose some of the texts. Each is cut to [`MAX_TEXT_BYTES`], so that the spans of a request fit into one frame
 //! of the pipe. Names of spans come from the configuration only.
 
-use crate::report::{count_by, with_span_writer};
+use crate::report::count_by;
 use crate::request::numbers::RequestNumbers;
 use howdah_config::Telemetry;
 use howdah_metrics::labels::{CAUSES, METHODS, Method, RESPONDERS};
 use howdah_metrics::layout::Scalar;
 use howdah_telemetry::context::{SamplingRatio, TraceParent};
-use howdah_telemetry::frames::Spans;
-use howdah_telemetry::messages::{KeyValue, ScopeSpans, Span, SpanKind, Status, StatusCode};
+use howdah_telemetry::frames::{Encoded, MAX_CONTENT_BYTES};
+use howdah_telemetry::messages::{Event, KeyValue, ScopeSpans, Span, SpanKind, Status, StatusCode};
+use howdah_telemetry::pipe::with_writer;
+use howdah_telemetry::signal::Signal;
 use http::header::{HeaderMap, USER_AGENT};
 use http::{StatusCode as HttpStatus, Version};
 use prost::Message;
@@ -45,6 +47,8 @@ pub struct RequestTrace {
     status: Cell<Option<HttpStatus>>,
     /// The server that was asked, and when its answer began.
     asked: Cell<Option<(Asked, Instant, Instant)>>,
+    /// PHP's stack, and the time after which it was taken, if the request is slow.
+    slow_stack: RefCell<Option<(Duration, String)>>,
     /// The TLS handshake of its connection, if it is the first request there.
     handshake: Option<(Instant, Instant)>,
 }
@@ -93,6 +97,8 @@ const MAX_ROUTE_BYTES: usize = 256;
 /// The name of an application is in all spans.
 const MAX_NAME_BYTES: usize = 128;
 const MAX_METHOD_BYTES: usize = 64;
+/// A stack of some frames.
+const MAX_STACK_BYTES: usize = 1024;
 /// `tracestate` may be this long (W3C Trace Context, 3.3.1.5); a longer one is left out whole.
 const MAX_STATE_BYTES: usize = 512;
 /// Ids that are made with one system call.
@@ -152,6 +158,7 @@ impl RequestTrace {
             application: RefCell::default(),
             status: Cell::default(),
             asked: Cell::default(),
+            slow_stack: RefCell::default(),
             handshake,
         })
     }
@@ -179,14 +186,24 @@ impl RequestTrace {
         self.asked.set(Some((asked, at, Instant::now())));
     }
 
+    /// PHP's stack after this time: the slow log has it, too.
+    pub fn set_slow_stack(&self, after: Duration, stack: &str) {
+        self.slow_stack.replace(Some((after, cut(stack, MAX_STACK_BYTES))));
+    }
+
     /// The request has ended: its spans are sent.
     pub fn end(&self, method: &str, numbers: &RequestNumbers) {
-        let spans = self.spans(method, numbers, &Clock::now());
-        let count = spans.len() as u64;
-        let encoded = ScopeSpans { scope: None, spans }.encode_to_vec();
-        let spans = Spans { count: u8::try_from(count).unwrap_or(u8::MAX), encoded };
+        let mut spans = ScopeSpans { scope: None, spans: self.spans(method, numbers, &Clock::now()) };
+        let count = spans.spans.len() as u64;
+        let mut encoded = spans.encode_to_vec();
+        if encoded.len() > MAX_CONTENT_BYTES {
+            // The texts of clients are long: there is no room for the stack.
+            spans.spans.iter_mut().for_each(|span| span.events.clear());
+            encoded = spans.encode_to_vec();
+        }
+        let spans = Encoded { signal: Signal::Traces, count: u8::try_from(count).unwrap_or(u8::MAX), encoded };
         count_by(Scalar::Spans, count);
-        if with_span_writer(|writer| writer.write(&spans)) != Some(Ok(())) {
+        if with_writer(|writer| writer.write(&spans)) != Some(Ok(())) {
             count_by(Scalar::SpansLost, count);
         }
     }
@@ -222,6 +239,13 @@ impl RequestTrace {
             add(id(), "queue", SpanKind::Internal, queued, began, with_application(Vec::new()));
             let cpu = times.cpu.map(|cpu| KeyValue::double("howdah.php.cpu_seconds", cpu.as_secs_f64()));
             add(self.ids.backend, "PHP", SpanKind::Internal, began, end, with_application(cpu.into_iter().collect()));
+            if let (Some((after, stack)), Some(php)) = (&*self.slow_stack.borrow(), spans.last_mut()) {
+                php.events.push(Event {
+                    time_unix_nano: clock.unix_nanoseconds(began + *after),
+                    name: "slow".to_owned(),
+                    attributes: vec![KeyValue::text("code.stacktrace", stack.as_str())],
+                });
+            }
         } else if let Some((asked, from, to)) = self.asked.get() {
             let (name, kind) = match asked {
                 Asked::Proxy => ("proxy", SpanKind::Client),
@@ -272,6 +296,7 @@ impl RequestTrace {
             start_time_unix_nano: clock.unix_nanoseconds(self.since),
             end_time_unix_nano: clock.unix_nanoseconds(clock.instant),
             attributes,
+            events: Vec::new(),
             status: has_failed.then(|| Status { message: String::new(), code: StatusCode::Error.into() }),
             flags: IS_SAMPLED | PARENT_IS_KNOWN | if caller.is_some() { PARENT_IS_REMOTE } else { 0 },
         }
@@ -436,5 +461,13 @@ mod tests {
         assert_eq!(routes, [&KeyValue::text("howdah.route", cut(&long, MAX_ROUTE_BYTES))]);
         let length = ScopeSpans { scope: None, spans }.encode_to_vec().len();
         assert!(length < MAX_FRAME_BYTES - 100, "{length}");
+
+        let head = TracedHead { path: "/", host: "a", method: "GET", headers: &HeaderMap::new(), ..head };
+        let trace = RequestTrace::new(ids, now, head, None);
+        trace.set_slow_stack(second / 2, "nap shop.php:3\nrun shop.php:9");
+        let spans = trace.spans("GET", &numbers, &Clock::now());
+        let [event] = spans[1].events.as_slice() else { panic!("one event") };
+        assert_eq!(event.time_unix_nano - spans[1].start_time_unix_nano, 500_000_000);
+        assert_eq!(event.attributes, [KeyValue::text("code.stacktrace", "nap shop.php:3\nrun shop.php:9")]);
     }
 }

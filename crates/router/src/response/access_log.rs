@@ -7,6 +7,10 @@
 
 use crate::file_access::never_waits;
 use howdah_background_writer::BackgroundWriter;
+use howdah_config::{LogDaemon, LogDestination};
+use howdah_system_log::SystemLog;
+use howdah_system_log::record::{Record, Severity};
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -27,8 +31,14 @@ pub struct AccessLogWriter {
 enum Sink {
     Direct(Arc<File>),
     Background(Arc<BackgroundWriter>),
+    /// A log daemon: a thread of its own sends the lines.
+    Daemon(Arc<SystemLog>),
 }
 
+/// Names and values of a line, beside its text.
+pub type LineFields = Vec<(Cow<'static, str>, String)>;
+
+const NAME: &str = "the access log";
 /// Lines are written when this number of bytes has collected.
 const WRITE_BYTES: usize = 32 * 1024;
 /// How long a drop waits for the program that reads the log.
@@ -37,10 +47,22 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 // === impl AccessLogWriter ===
 
 impl AccessLogWriter {
-    /// Writes to this file from now on.
-    pub fn reopen(&mut self, file: Option<Arc<File>>) {
+    /// Writes to this destination from now on; `file` is open, if it is one.
+    pub fn open(&mut self, destination: Option<&LogDestination>, file: Option<Arc<File>>) {
         self.flush();
-        self.sink = file.map(Sink::new);
+        self.sink = match destination {
+            Some(LogDestination::Daemon(daemon)) => Some(Sink::of_daemon(daemon)),
+            _ => None,
+        };
+        if let Some(file) = file {
+            self.reopen(file);
+        }
+    }
+
+    /// Writes to this file from now on.
+    pub fn reopen(&mut self, file: Arc<File>) {
+        self.flush();
+        self.sink = Some(Sink::new(file));
         self.error_logged.set(false);
         self.is_torn.set(false);
     }
@@ -48,6 +70,11 @@ impl AccessLogWriter {
     /// Whether there is a destination.
     pub fn is_on(&self) -> bool {
         self.sink.is_some()
+    }
+
+    /// Whether lines are to have fields.
+    pub fn takes_fields(&self) -> bool {
+        matches!(self.sink, Some(Sink::Daemon(_)))
     }
 
     /// Writes the collected lines.
@@ -76,13 +103,18 @@ impl AccessLogWriter {
                     }
                 }
             }
-            None => {}
+            // Nothing is collected for a daemon.
+            Some(Sink::Daemon(_)) | None => {}
         }
         self.pending.clear();
     }
 
     /// Adds a line, without its end.
-    pub fn append(&mut self, line: &str) {
+    pub fn append(&mut self, line: &str, fields: &LineFields) {
+        if let Some(Sink::Daemon(log)) = &self.sink {
+            let record = Record::new(Severity::Info, "access", line.to_owned());
+            return log.push(Record { fields: fields.clone(), ..record });
+        }
         self.pending.push_str(line);
         self.pending.push('\n');
         if self.pending.len() >= WRITE_BYTES {
@@ -94,8 +126,10 @@ impl AccessLogWriter {
 impl Drop for AccessLogWriter {
     fn drop(&mut self) {
         self.flush();
-        if let Some(Sink::Background(writer)) = &self.sink {
-            writer.finish(FINISH_TIMEOUT);
+        match &self.sink {
+            Some(Sink::Background(writer)) => writer.finish(FINISH_TIMEOUT),
+            Some(Sink::Daemon(log)) => log.finish(FINISH_TIMEOUT),
+            Some(Sink::Direct(_)) | None => {}
         }
     }
 }
@@ -124,7 +158,6 @@ impl Sink {
         if let Some(writer) = shared.upgrade().filter(|writer| writer.writes_to(&file)) {
             return Sink::Background(writer);
         }
-        const NAME: &str = "the access log";
         let writer = match never_waits(&file) {
             true => BackgroundWriter::of(&file, NAME),
             false => Some(BackgroundWriter::of_any(&file, NAME)),
@@ -133,5 +166,17 @@ impl Sink {
         let writer = Arc::new(writer);
         *shared = Arc::downgrade(&writer);
         Sink::Background(writer)
+    }
+
+    fn of_daemon(daemon: &LogDaemon) -> Sink {
+        /// The last one, shared by all threads.
+        static SHARED: Mutex<Weak<SystemLog>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(log) = shared.upgrade().filter(|log| log.sends_to(daemon)) {
+            return Sink::Daemon(log);
+        }
+        let log = Arc::new(SystemLog::new(daemon, NAME));
+        *shared = Arc::downgrade(&log);
+        Sink::Daemon(log)
     }
 }

@@ -4,15 +4,19 @@
 //! known only then (`$body_bytes_sent`, `$request_time`) are left open until then. A client cannot forge a line: quotes
 //! and control characters in values are escaped.
 
+use crate::report::send_log_line;
 use crate::request::local_time;
-use crate::response::access_log::AccessLogWriter;
+use crate::response::access_log::{AccessLogWriter, LineFields};
 use howdah_config::{AccessLog, LogFormat, RequestView, Template, TemplatePart, TemplateVariable, Variables};
+use howdah_telemetry::logs::{self, LogLine, Severity};
+use howdah_telemetry::messages::KeyValue;
 use http::StatusCode;
 use memchr::memchr2_iter;
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// The access log of a configuration, and the thread's writer for it.
 #[derive(Clone, Copy)]
@@ -30,6 +34,8 @@ pub struct LogEntry {
     since: Instant,
     /// How many bytes of the response's body were sent.
     pub body_bytes: u64,
+    /// The fields that a log daemon gets beside the line.
+    fields: LineFields,
     writer: Rc<RefCell<AccessLogWriter>>,
 }
 
@@ -61,7 +67,9 @@ impl LogSink<'_> {
 
     fn fill_in(self, variables: &dyn Variables, since: Instant) -> LogEntry {
         let line = line(&self.settings.format, variables);
-        LogEntry { line, since, body_bytes: 0, writer: Rc::clone(self.writer) }
+        let has_fields = self.writer.borrow().takes_fields() || logs::is_on();
+        let fields = if has_fields { fields(variables) } else { LineFields::new() };
+        LogEntry { line, since, body_bytes: 0, fields, writer: Rc::clone(self.writer) }
     }
 }
 
@@ -81,7 +89,45 @@ impl LogEntry {
             written = mark + 1;
         }
         line.push_str(&self.line[written..]);
-        self.writer.borrow_mut().append(&line);
+        if logs::is_on() {
+            send_log_line(&self.for_collector(&line));
+        }
+        self.writer.borrow_mut().append(&line, &self.fields);
+    }
+}
+
+/// The fields that a log daemon or a collector gets beside the line, whatever its format.
+const FIELDS: [(&str, TemplateVariable); 4] = [
+    ("application", TemplateVariable::Application),
+    ("request_id", TemplateVariable::RequestId),
+    (TRACE_ID, TemplateVariable::TraceId),
+    (STATUS, TemplateVariable::Status),
+];
+const TRACE_ID: &str = "trace_id";
+const STATUS: &str = "status";
+
+fn fields(variables: &dyn Variables) -> LineFields {
+    let field = |(name, variable): &(&'static str, TemplateVariable)| {
+        let mut value = String::new();
+        (variables.write(variable, &mut value) && !value.is_empty()).then_some(((*name).into(), value))
+    };
+    FIELDS.iter().filter_map(field).collect()
+}
+
+// === impl LogEntry ===
+
+impl LogEntry {
+    /// The line for the collector of `settings/telemetry`.
+    fn for_collector(&self, line: &str) -> LogLine {
+        let attribute = |(name, value): &(Cow<'static, str>, String)| match name.as_ref() {
+            TRACE_ID => None,
+            STATUS => value.parse().ok().map(|status| KeyValue::int("http.response.status_code", status)),
+            name => Some(KeyValue::text(&format!("howdah.{name}"), value.as_str())),
+        };
+        let mut attributes = vec![KeyValue::text("howdah.log", "access")];
+        attributes.extend(self.fields.iter().filter_map(attribute));
+        let trace = self.fields.iter().find(|(name, _)| name == TRACE_ID).map(|(_, id)| id.clone());
+        LogLine { time: SystemTime::now(), severity: Severity::Info, text: line.to_owned(), attributes, trace }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::os::identity::UserAccount;
 use command_fds::{CommandFdExt, FdMapping};
 use howdah_protocol::child::inherited;
 use howdah_protocol::child::inherited::CONTROL_FD;
-use howdah_protocol::log_format::{LOG_FORMAT_VARIABLE, LogFormat};
+use howdah_protocol::log_format::{LOG_DAEMON_VARIABLE, LOG_FORMAT_VARIABLE, LogFormat};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read};
@@ -44,6 +44,8 @@ pub struct Start {
     pub pid_file: Option<PathBuf>,
     /// The file that standard error is, to be reopened at SIGUSR1.
     pub log_file: Option<PathBuf>,
+    /// The daemon that gets howdah's own messages, as in the configuration; `None` is standard error.
+    pub log_daemon: Option<String>,
     /// The form of log lines.
     pub log_format: LogFormat,
     /// The process id of a child of ours that ends with howdah: the dashboard of a `howdah serve`.
@@ -64,6 +66,10 @@ impl Start {
         let mut command = Command::new("/proc/self/exe");
         command.arg0(SUPERVISOR_TITLE);
         command.env(LOG_FORMAT_VARIABLE, self.log_format.name());
+        match &self.log_daemon {
+            Some(daemon) => command.env(LOG_DAEMON_VARIABLE, daemon),
+            None => command.env_remove(LOG_DAEMON_VARIABLE),
+        };
         if let Some(folder) = &self.tmp_dir {
             command.env("TMPDIR", folder);
         }

@@ -400,7 +400,7 @@ impl Control {
             return;
         }
         match log.descriptor() {
-            Ok(descriptor) => self.runtime.router.send(ToRouter::ReopenAccessLog, vec![descriptor]),
+            Ok(descriptor) => self.runtime.router.send(ToRouter::ReopenAccessLog, Vec::from_iter(descriptor)),
             Err(error) => tracing::error!("the router writes the old access log: {}", error_text(&error)),
         }
     }

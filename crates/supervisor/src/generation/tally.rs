@@ -19,6 +19,19 @@ pub struct ProcessTally {
     pub busy: Duration,
     /// The processor time that workers used for requests.
     pub cpu: Duration,
+    /// How opcache did.
+    pub opcache: OpcacheTally,
+}
+
+/// The counters of opcache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpcacheTally {
+    /// How often a script was in its memory.
+    pub hits: u64,
+    /// How often a script had to be compiled.
+    pub misses: u64,
+    /// How often it has restarted.
+    pub restarts: u64,
 }
 
 /// How a process ended.
@@ -83,6 +96,9 @@ impl ProcessTally {
         self.requests = self.requests.wrapping_add(other.requests);
         self.busy = self.busy.saturating_add(other.busy);
         self.cpu = self.cpu.saturating_add(other.cpu);
+        self.opcache.hits = self.opcache.hits.saturating_add(other.opcache.hits);
+        self.opcache.misses = self.opcache.misses.saturating_add(other.opcache.misses);
+        self.opcache.restarts = self.opcache.restarts.saturating_add(other.opcache.restarts);
     }
 }
 

@@ -171,6 +171,7 @@ fn check(file: &Path, state_dir: Option<PathBuf>) -> Result<(), String> {
                     runtime_dir: None,
                     pid_file: None,
                     companion: None,
+                    log_daemon: None,
                     log_file: None,
                     tmp_dir: None,
                 });

@@ -3,7 +3,7 @@
 use crate::commands::serve::layout::{Workers, detect, find_workers};
 use crate::commands::serve::options::ServeOptions;
 use crate::paths::absolute;
-use howdah_config::{Address, PhpVersion, Processes};
+use howdah_config::{Address, LogDaemon, PhpVersion, Processes};
 use howdah_supervisor::identity::UserAccount;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -221,8 +221,9 @@ fn object(pairs: &[(String, String)]) -> Value {
 }
 
 fn access_log(path: &Path) -> Result<Value, String> {
-    if path == Path::new("-") {
-        return Ok("-".into());
+    let is_word = |text: &&str| *text == "-" || LogDaemon::is_meant(text);
+    if let Some(word) = path.to_str().filter(is_word) {
+        return Ok(word.into());
     }
     Ok(utf8(&absolute(path)?)?.into())
 }

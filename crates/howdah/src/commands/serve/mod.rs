@@ -73,6 +73,7 @@ impl ServeOptions {
             control,
             runtime_dir,
             pid_file: None,
+            log_daemon: None,
             log_file: None,
             tmp_dir: None,
         })

@@ -62,7 +62,7 @@ pub struct ServeOptions {
     /// --env.
     #[arg(long)]
     pub inherit_env: bool,
-    /// The file of the access log; - is standard output.
+    /// The file of the access log; - is standard output, journald and syslog are daemons.
     #[arg(long, value_name = "FILE", default_value = "-")]
     pub access_log: PathBuf,
     /// If howdah starts as root: the user of PHP. Default: the folder's owner, or www-data if that is root.

@@ -5,6 +5,7 @@
 
 #include "worker_mode/async/async.h"
 #include "howdah_sapi.h"
+#include "opcache.h"
 #include "worker_mode/kept_memory.h"
 #include "worker_mode/worker_script.h"
 #include <fcntl.h>
@@ -61,6 +62,7 @@ static PHP_FUNCTION(howdah_async_accept)
 		howdah_kept_memory_collect();
 		howdah_kept_memory_record(NULL);
 	}
+	howdah_opcache_report();
 	int64_t number = howdah_async_accept();
 
 	if (number < 0) {

@@ -8,12 +8,14 @@ mod costly;
 
 use crate::control::Control;
 use crate::generation::process_report::ReportedState;
-use crate::generation::tally::{DEATHS, ProcessTally, SIZING_STEPS};
+use crate::generation::tally::{DEATHS, OpcacheTally, ProcessTally, SIZING_STEPS};
 use costly::CostlyNumbers;
 use howdah_metrics::exposition::{Exposition, Format};
 use howdah_metrics::families::{self as family, Family};
 use howdah_metrics::layout::{Phase, Scalar};
 use howdah_metrics::totals::SumRow;
+use howdah_protocol::messages::exporter::Outcome;
+use howdah_telemetry::logs;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -223,6 +225,33 @@ fn add_applications(out: &mut Exposition, control: &Control, memory: &MetricsMem
         }
     }
     memory.costly.add_applications(out);
+    add_opcache(out, control, &tallies);
+}
+
+/// The numbers that PHP workers report of opcache: its state is that of the generation that serves.
+fn add_opcache(out: &mut Exposition, control: &Control, tallies: &BTreeMap<String, ProcessTally>) {
+    let served = control.served();
+    let generations = control.runtime.generations.iter().filter(|generation| served.has_generation(generation.id()));
+    let reports =
+        generations.filter_map(|generation| Some((generation.name(), generation.as_php()?.opcache_report()?)));
+    let reports: Vec<_> = reports.collect();
+    out.family(&family::OPCACHE_MEMORY);
+    for (name, report) in &reports {
+        let states = [("used", report.used_bytes), ("free", report.free_bytes), ("wasted", report.wasted_bytes)];
+        for (state, bytes) in states {
+            out.sample(&[("application", name), ("state", state)], bytes);
+        }
+    }
+    out.family(&family::OPCACHE_SCRIPTS);
+    reports.iter().for_each(|(name, report)| out.sample(&[("application", name)], report.scripts));
+    let reported = || tallies.iter().filter(|(_, tally)| tally.opcache != OpcacheTally::default());
+    let mut each = |family, number: &dyn Fn(&OpcacheTally) -> u64| {
+        out.family(family);
+        reported().for_each(|(name, tally)| out.sample(&[("application", name)], number(&tally.opcache)));
+    };
+    each(&family::OPCACHE_HITS, &|opcache| opcache.hits);
+    each(&family::OPCACHE_MISSES, &|opcache| opcache.misses);
+    each(&family::OPCACHE_RESTARTS, &|opcache| opcache.restarts);
 }
 
 fn add_upstreams(out: &mut Exposition, control: &Control) {
@@ -247,11 +276,18 @@ fn add_telemetry(out: &mut Exposition, control: &Control) {
     }
     out.family(&family::SPANS_RECORDED);
     out.sample(&[], recorded);
-    out.family(&family::SPANS);
-    let lost = sums.scalar(Scalar::SpansLost);
-    for (outcome, number) in [("sent", tally.sent), ("dropped", tally.dropped), ("lost", lost)] {
-        out.sample(&[("outcome", outcome)], number);
-    }
+    let mut outcomes = |family, found: Outcome, lost| {
+        out.family(family);
+        for (outcome, number) in [("sent", found.sent), ("dropped", found.dropped), ("lost", lost)] {
+            out.sample(&[("outcome", outcome)], number);
+        }
+    };
+    outcomes(&family::SPANS, tally.spans, sums.scalar(Scalar::SpansLost));
+    // The lines of routers, and of the supervisor.
+    let (own, own_lost) = logs::counts();
+    outcomes(&family::LOG_RECORDS, tally.logs, sums.scalar(Scalar::LogRecordsLost) + own_lost);
+    out.family(&family::LOG_RECORDS_RECORDED);
+    out.sample(&[], sums.scalar(Scalar::LogRecords) + own);
 }
 
 fn gauge(out: &mut Exposition, family: &'static Family, value: f64) {

@@ -18,9 +18,10 @@ use crate::os::system_error::error_text;
 use crate::policy::pace::Backoff;
 use howdah_config::{DocumentPath, Telemetry};
 use howdah_metrics::exposition::Format;
-use howdah_protocol::messages::exporter::{ExporterBoot, FromExporter, TelemetryBoot, ToExporter};
+use howdah_protocol::messages::exporter::{ExporterBoot, FromExporter, Outcome, TelemetryBoot, ToExporter};
 use howdah_protocol::messages::process_end::ProcessEnd;
-use howdah_telemetry::pipe::SpanPipe;
+use howdah_telemetry::logs;
+use howdah_telemetry::pipe::{self, SpanPipe, SpanWriter};
 use rustix::process::Pid;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -34,7 +35,7 @@ pub struct ExporterHandle {
     spans: Arc<SpanPipe>,
     /// The id of this howdah among those that send to a collector.
     instance: String,
-    tally: SpanTally,
+    tally: ExportTally,
     wanted: Option<ExporterSettings>,
     /// The version of the configuration that they are of.
     version: Option<u64>,
@@ -48,13 +49,13 @@ pub struct ExporterHandle {
     is_stopped: bool,
 }
 
-/// The outcome of spans that routers have written.
+/// The outcome of what was written into the pipe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SpanTally {
-    /// A collector has taken them.
-    pub sent: u64,
-    /// They were dropped: the queue was full, or the collector has refused them.
-    pub dropped: u64,
+pub struct ExportTally {
+    /// Spans.
+    pub spans: Outcome,
+    /// Lines of logs.
+    pub logs: Outcome,
 }
 
 /// A request for a text.
@@ -98,10 +99,13 @@ const FINISH_GRACE: Duration = Duration::from_secs(4);
 impl ExporterHandle {
     /// Without a process, for the spans of this pipe.
     pub fn new(spans: Arc<SpanPipe>) -> ExporterHandle {
+        let writer = spans.write.try_clone().and_then(|pipe| SpanWriter::new(pipe, spans.marker));
+        // Without descriptors, the supervisor's own lines are not sent.
+        writer.into_iter().for_each(pipe::set_writer);
         ExporterHandle {
             instance: format!("{:016x}", RandomState::new().hash_one(spans.marker)),
             spans,
-            tally: SpanTally::default(),
+            tally: ExportTally::default(),
             wanted: None,
             version: None,
             process: None,
@@ -112,8 +116,8 @@ impl ExporterHandle {
         }
     }
 
-    /// The outcome of spans.
-    pub fn tally(&self) -> SpanTally {
+    /// The outcome of spans and lines.
+    pub fn tally(&self) -> ExportTally {
         self.tally
     }
 
@@ -123,6 +127,9 @@ impl ExporterHandle {
             return;
         }
         let wanted = if self.is_stopped { None } else { ExporterSettings::of(active) };
+        logs::set_on(
+            wanted.as_ref().and_then(|wanted| wanted.telemetry.as_ref()).is_some_and(|telemetry| telemetry.logs),
+        );
         if wanted == self.wanted {
             return;
         }
@@ -225,10 +232,10 @@ impl ExporterHandle {
                 let format = if is_openmetrics { Format::OpenMetrics } else { Format::Prometheus };
                 self.scrapes.push(Scrape { pid: process.pid, id, format });
             }
-            Some(FromExporter::Exported { sent, dropped }) => {
+            Some(FromExporter::Exported { spans, logs }) => {
                 process.has_served = true;
-                self.tally.sent = self.tally.sent.saturating_add(sent);
-                self.tally.dropped = self.tally.dropped.saturating_add(dropped);
+                self.tally.spans.add(spans);
+                self.tally.logs.add(logs);
             }
             // It has finished.
             None if process.kill_at.is_some() => {}

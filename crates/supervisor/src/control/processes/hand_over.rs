@@ -60,15 +60,15 @@ impl HandOver {
             memory_file(active.document.for_router().compact().as_bytes())?,
             memory_file(certificates.as_bytes())?,
         ];
-        if let Some(log) = &active.access_log {
-            descriptors.push(log.descriptor()?);
-        }
+        let log = active.access_log.as_ref().map(|log| log.descriptor()).transpose()?.flatten();
+        let has_log_file = log.is_some();
+        descriptors.extend(log);
         let configuration = RouterConfiguration {
             version: active.version,
             listeners: active.listeners.clone(),
             quic_sockets: active.quic_sockets.clone(),
             generations: active.generations.clone(),
-            access_log: active.access_log.is_some(),
+            access_log: has_log_file,
         };
         self.messages.push((ToRouter::Configure(configuration), descriptors));
         Ok(())

@@ -16,6 +16,7 @@
 //! forked a worker does not start again: it reports its failure.
 
 mod boots;
+mod opcache;
 mod overdue;
 pub mod prototype;
 pub mod recording;
@@ -33,10 +34,12 @@ use crate::os::identity::UserAccount;
 use crate::os::processes::process::{PidClaim, Process};
 use crate::plan::php::Php;
 use crate::plan::php_application::{PhpPlan, Release};
+use howdah_channel::opcache::OpcacheNumbers;
 use howdah_channel::{ControlEnd, WorkerId};
 use howdah_protocol::messages::process_end::ProcessEnd;
 use howdah_protocol::messages::prototype::{FromPrototype, PoolWorker, ToPrototype};
 use howdah_protocol::messages::router::{GenerationBoot, ToRouter};
+use opcache::OpcacheCounter;
 use prototype::{BootResources, BrokenRule, LoadedPhp, Prototype, PrototypeDeath};
 use recording::{Recorder, RecordingOutcome, Subject};
 use rustix::event::EventfdFlags;
@@ -66,6 +69,7 @@ pub struct PhpGeneration {
     stopped: StoppedProcesses,
     recorder: Recorder,
     cpu_shares: CpuShares,
+    opcache: OpcacheCounter,
     /// Another generation serves the application: this one finishes the requests that it has.
     is_former: bool,
     /// When to check the length of the slow log.
@@ -102,6 +106,7 @@ impl PhpGeneration {
             stopped: StoppedProcesses::new(now),
             recorder: Recorder::new()?,
             cpu_shares: CpuShares::default(),
+            opcache: OpcacheCounter::default(),
             is_former: false,
             slow_log_at: None,
             kill_at: None,
@@ -237,7 +242,15 @@ impl PhpGeneration {
                 tally.add_account(account);
             });
         }
+        tally.opcache = self.opcache.update(self.opcache_report());
         tally
+    }
+
+    /// The last numbers of opcache that its workers have reported; `None` before they have. They share it: the pool that has read it last has
+    /// the largest counters.
+    pub fn opcache_report(&self) -> Option<OpcacheNumbers> {
+        let reports = self.pools.iter().filter_map(|pool| pool.workers.control.opcache());
+        reports.max_by_key(|report| report.hits.saturating_add(report.misses))
     }
 
     // The router

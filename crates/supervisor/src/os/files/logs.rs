@@ -33,7 +33,8 @@ pub struct Outputs {
 #[derive(Clone, Debug)]
 pub struct AccessLogFile {
     destination: LogDestination,
-    file: Arc<OwnedFd>,
+    /// `None` for a daemon, to which the router sends by itself.
+    file: Option<Arc<OwnedFd>>,
 }
 
 // === impl Outputs ===
@@ -73,6 +74,7 @@ impl AccessLogFile {
     /// With the path of the option, the path of the file and the reason.
     pub fn open(destination: &LogDestination) -> Result<AccessLogFile, String> {
         let file = match destination {
+            LogDestination::Daemon(_) => return Ok(AccessLogFile { destination: destination.clone(), file: None }),
             LogDestination::Stdout => io::stdout()
                 .as_fd()
                 .try_clone_to_owned()
@@ -81,7 +83,7 @@ impl AccessLogFile {
                 format!("access_log: {path:?} cannot be opened: {}; choose another file", explain(path, &error))
             })?,
         };
-        Ok(AccessLogFile { destination: destination.clone(), file: Arc::new(file) })
+        Ok(AccessLogFile { destination: destination.clone(), file: Some(Arc::new(file)) })
     }
 
     /// Whether the log has this destination.
@@ -97,7 +99,7 @@ impl AccessLogFile {
     /// Opens the path again, because the file may have been renamed. On failure the old file stays open. `false` if the
     /// log has no path.
     pub fn reopen(&mut self) -> bool {
-        if matches!(self.destination, LogDestination::Stdout) {
+        if !matches!(self.destination, LogDestination::Path(_)) {
             return false;
         }
         match AccessLogFile::open(&self.destination) {
@@ -107,12 +109,12 @@ impl AccessLogFile {
         true
     }
 
-    /// A descriptor of the log, for a router.
+    /// A descriptor of the log, for a router; `None` if it is not a file.
     ///
     /// # Errors
     /// When there are none.
-    pub fn descriptor(&self) -> io::Result<OwnedFd> {
-        self.file.try_clone()
+    pub fn descriptor(&self) -> io::Result<Option<OwnedFd>> {
+        self.file.as_ref().map(|file| file.try_clone()).transpose()
     }
 }
 
@@ -221,7 +223,7 @@ mod tests {
         let outputs = Outputs::open("shop", Some(&path), None).unwrap();
         std::fs::remove_dir_all(folder.path().join("logs")).unwrap();
         assert!(log.reopen());
-        log.descriptor().unwrap();
+        log.descriptor().unwrap().unwrap();
         assert!(outputs.files().unwrap()[0].is_some());
     }
 

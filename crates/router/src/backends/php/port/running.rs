@@ -127,6 +127,11 @@ impl RunningRequest {
         let began = times.began.clamp(self.submitted, monotonic().max(self.submitted));
         let ran = times.ran.min(monotonic().saturating_sub(began));
         let queue = self.waited + (began - self.submitted);
+        if let Some(trace) = &context.trace
+            && let Some((after, stack)) = exchange.as_ref().and_then(Exchange::slow_stack)
+        {
+            trace.set_slow_stack(after.min(ran), &String::from_utf8_lossy(&stack));
+        }
         context.numbers.set_php_times(PhpTimes { queue, ran, cpu: times.cpu.map(|cpu| cpu.min(ran)) });
     }
 
