@@ -8,6 +8,15 @@ from typing import Sequence
 from support.server import REPOSITORY
 
 DEBIAN = Path("/usr/share/php")
+# Symfony 6.4 asks Composer which packages are installed. Debian's are not Composer's.
+INSTALLED_VERSIONS = """<?php
+namespace Composer;
+final class InstalledVersions
+{
+    public static function isInstalled(string $package, bool $includeDevRequirements = true): bool { return false; }
+    public static function getRootPackage(): array { return ['name' => 'howdah/tests']; }
+}
+"""
 RUNTIME_TEMPLATE = DEBIAN / "Symfony/Component/Runtime/Internal/autoload_runtime.template"
 
 
@@ -24,7 +33,8 @@ def install(application: Path, debian: Sequence[str] = (), packages: Sequence[st
         for prefix, folder in composer["autoload"]["psr-4"].items():
             prefixes[prefix] = f"howdah/{name}/{folder}"
     vendor.mkdir(exist_ok=True)
-    lines = ["<?php"]
+    (vendor / "InstalledVersions.php").write_text(INSTALLED_VERSIONS)
+    lines = ["<?php", "require_once __DIR__ . '/InstalledVersions.php';"]
     lines += [f"require_once '{folder}/autoload.php';" for folder in debian]
     for prefix, folder in prefixes.items():
         quoted = prefix.replace("\\", "\\\\")
