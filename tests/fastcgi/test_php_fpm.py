@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from support.fastcgi import Fpm, fastcgi_application
 from support.http.client import ProtocolError
 from support.http.load import Load, load_at_rates
 from support.http_applications import configuration
+from support.server import REPOSITORY
 from support.waiting import wait_for
 
 SERVER = "header('Content-Type: application/json'); echo json_encode($_SERVER);"
@@ -432,3 +434,27 @@ def test_1500_clients_of_a_small_backlog_get_no_error(application, folder, tcp):
     server = application({"tcp": tcp, "pm.max_children": 2, "listen.backlog": 128}, limits={"queue_timeout": 60})
     report = load_at_rates(f"http://127.0.0.1:{server.port}/wait.php", "1500:1", connections=1500, expect="hello")
     assert set(report["outcomes"]) == {"200"}, report
+
+
+# --- The page of the documentation
+
+
+def test_the_configuration_of_the_page_works(run, folder, fpm):
+    folder.php("index.php", "echo 'index ', $_SERVER['REQUEST_URI'];")
+    folder.php("a.php", HELLO)
+    folder.write("style.css", "css")
+    page = (REPOSITORY / "docs/fastcgi.md").read_text().split("### howdah in front of my FPM")[1]
+    text = re.search(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
+    text = text.replace("/srv/shop/public", str(folder.root)).replace("*:8080", "127.0.0.1:{port}")
+    config = json.loads(text.replace("unix:/run/php/php8.2-fpm.sock", fpm(**{"pm.max_children": 5}).address))
+    if os.geteuid() != 0:
+        del config["settings"]
+    server = run(config)
+    for target, expected in {"/a.php": "hello", "/": "index /", "/a-post/?x=1": "index /a-post/?x=1", "/style.css": "css"}.items():
+        assert server.get(target).text == expected
+    # The same with howdah's own workers, and back, under a client that sees no difference.
+    application = config["applications"]["shop"]
+    own = {name: application[name] for name in ("root", "front_controller")} | {"type": "php", "processes": 1}
+    for change in (own, application):
+        assert server.api("PUT", "/config/applications/shop", change).status == 200
+        assert server.get("/a.php").text == "hello"
