@@ -16,7 +16,6 @@ from support.dashboard import Dashboard
 from support.folders import Folder, readable
 from support.http.load import Load
 from support.server import REPOSITORY, Howdah
-from support.waiting import wait_for
 
 SCREENSHOTS = REPOSITORY / "ui/screenshots"
 PICTURES = REPOSITORY / "docs/pictures"
@@ -53,7 +52,7 @@ def converse(scenario: str, dashboard: Dashboard, steps: dict) -> None:
             step()
             driver.stdin.write("\n")
             driver.stdin.flush()
-        assert wait_for(lambda: driver.poll() is not None, "the end of the browser") and driver.returncode == 0
+        assert driver.wait(timeout=300) == 0
     finally:
         driver.kill()
         driver.wait()
