@@ -44,6 +44,7 @@ SHOP = {
             "slow_log": {"threshold": 0.01},
         }
     },
+    "upstreams": {"api": {"servers": {"10.0.0.5:8080": {}, "10.0.0.6:8080": {}}}},
 }
 
 
