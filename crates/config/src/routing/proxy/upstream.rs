@@ -141,7 +141,7 @@ mod tests {
             ),
             (
                 r#"{"servers": {"127.0.0.1:1": {"drain": 1}}}"#,
-                "/servers/127.0.0.1:1/drain: expected true or false, found 1",
+                "/servers/127.0.0.1:1/drain: expected true or false, found the number 1",
             ),
             (
                 r#"{"servers": {"localhost": {}}}"#,
