@@ -215,7 +215,7 @@ EVERYTHING = {
         "metrics": {"listen": "*:8399", "allow": ["192.0.2.0/24"]},
         "telemetry": {
             "endpoint": "http://127.0.0.1:4318/v1/traces", "protocol": "http", "batch_size": 20, "sampling_ratio": 0.5,
-            "parent_based": True, "service_name": "shop", "metrics_interval": 60, "headers_file": "/srv/headers",
+            "parent_based": True, "service_name": "shop", "metrics_interval": 60, "logs": True, "headers_file": "/srv/headers",
             "ca_file": "/srv/ca.pem",
         },
         "http": {

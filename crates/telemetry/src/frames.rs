@@ -90,7 +90,7 @@ mod tests {
     const MARKER: Marker = 0x0123_4567_89ab_cdef;
 
     fn spans(length: usize) -> Encoded {
-        let signal = if length % 2 == 0 { Signal::Traces } else { Signal::Logs };
+        let signal = if length < 100 { Signal::Traces } else { Signal::Logs };
         Encoded { signal, count: 3, encoded: (0..length).map(|n| n as u8).collect() }
     }
 

@@ -231,7 +231,7 @@ mod tests {
     fn telemetry_is_read() {
         let (telemetry, warnings) = parse(
             r#"{"endpoint": "https://x:4317", "protocol": "GRPC", "batch_size": 20, "sampling_ratio": 0.5,
-                "parent_based": false, "service_name": "shop", "metrics_interval": 30,
+                "parent_based": false, "service_name": "shop", "metrics_interval": 30, "logs": true,
                 "headers_file": "/etc/howdah/otlp", "ca_file": "/etc/howdah/ca.pem"}"#,
         )
         .expect("telemetry");
@@ -243,6 +243,7 @@ mod tests {
             parent_based: false,
             service_name: "shop".into(),
             metrics_interval: Some(30),
+            logs: true,
             headers_file: Some("/etc/howdah/otlp".into()),
             ca_file: Some("/etc/howdah/ca.pem".into()),
         };
