@@ -10,8 +10,9 @@
 
 mod in_memory;
 
+use http::header::ETAG;
 use http::{Extensions, Response};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
 /// The names that the extension of a response stands for, as lines of a head. Responses of upstreams do not have them.
@@ -36,6 +37,8 @@ struct NameSet {
 
 thread_local! {
     static NAME_SETS: RefCell<NameSets> = RefCell::default();
+    /// Of the responses with files.
+    static ETAG_EXTENSIONS: OnceCell<Extensions> = const { OnceCell::new() };
 }
 
 /// More names than these are capitalized, in bytes: a script chooses them.
@@ -60,22 +63,44 @@ pub fn keep<'n, B>(response: &mut Response<B>, unusual: &[&str], all: impl Itera
     NAME_SETS.with_borrow_mut(|sets| {
         let headers = response.headers();
         sets.wanted.clear();
-        let occurrences = |name: &&str| headers.get_all(*name).iter().take(2).count();
-        if unusual.iter().any(|name| occurrences(name) > 1) {
+        let occurrences = |name: &str| headers.get_all(name).iter().take(2).count();
+        let mut is_repeated = false;
+        for name in unusual {
+            match occurrences(name) {
+                0 => {}
+                1 => sets.want(name),
+                _ => is_repeated = true,
+            }
+        }
+        if is_repeated {
             // hyper gives the names of a header to its values in their order: the usual ones are needed as well.
+            sets.wanted.clear();
             all.filter(|name| headers.contains_key(*name)).for_each(|name| sets.want(name));
-        } else {
-            unusual.iter().filter(|name| occurrences(name) > 0).for_each(|name| sets.want(name));
         }
         if let Some(extensions) = sets.extensions() {
-            response.extensions_mut().extend(extensions.clone());
+            add(response.extensions_mut(), extensions.clone());
         }
     });
 }
 
-/// Keeps the case of `ETag`, the only name that howdah itself does not write as hyper would.
+/// Keeps the case of `ETag`, the only name that howdah itself does not write as hyper would. A file has one at most.
 pub fn keep_etag<B>(response: &mut Response<B>) {
-    keep(response, &["ETag"], ["ETag"].into_iter());
+    if !response.headers().contains_key(ETAG) {
+        return;
+    }
+    let extensions = ETAG_EXTENSIONS.with(|extensions| {
+        extensions.get_or_init(|| NameSet::new(&["ETag", LINE_REST].concat()).extensions.unwrap_or_default()).clone()
+    });
+    add(response.extensions_mut(), extensions);
+}
+
+/// Nearly all responses have no other extension: then nothing is copied once more.
+fn add(extensions: &mut Extensions, added: Extensions) {
+    if extensions.is_empty() {
+        *extensions = added;
+    } else {
+        extensions.extend(added);
+    }
 }
 
 /// Gives a header, which was just set to one value, this name. `replaced`: the response had such a header before.
@@ -216,6 +241,22 @@ mod tests {
         let mut plain = Response::new(());
         keep(&mut plain, &["transfer-encoding", "x\r\ny", ""], ["x"].into_iter());
         assert!(plain.extensions().is_empty());
+    }
+
+    #[test]
+    fn an_etag_keeps_its_case_beside_other_extensions() {
+        for has_other in [false, true] {
+            let mut file = Response::new(());
+            keep_etag(&mut file);
+            assert!(file.extensions().is_empty(), "it has no such header");
+            if has_other {
+                file.extensions_mut().insert(7_u8);
+            }
+            file.headers_mut().insert(ETAG, 0.into());
+            keep_etag(&mut file);
+            assert_eq!(wire(&file), "ETag: 0\r\n\r\n");
+            assert_eq!(file.extensions().get::<u8>().is_some(), has_other);
+        }
     }
 
     #[test]
