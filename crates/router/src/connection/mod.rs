@@ -5,9 +5,11 @@
 //! - `request_head`: strictness for heads in frames, and the form that all versions share; `response_head`: without the
 //!   headers of HTTP/1's connections; `head_memory`: how much memory the requests of a client take
 //! - `framing`: the end of a response, in protocols that are not HTTP/1
+//! - `boxed`: the future of a request, in a box
 //! - `interim_limit`: how much may precede a response; `rejection`: log lines about bytes that are not a request
 //! - `priority`: which of several responses goes first
 
+pub mod boxed;
 pub mod clock;
 pub mod framing;
 pub mod head_memory;

@@ -1,6 +1,7 @@
 //! One request, from hyper to its response: normalised, routed, answered, compressed and logged.
 
 use crate::backends::roadrunner;
+use crate::connection::boxed::boxed;
 use crate::dispatch::action_body::ActionBody;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::routing::{self, ChosenAction};
@@ -213,26 +214,26 @@ async fn dispatch(
     let mut response = match action {
         ChosenAction::Worker(generation, application) => {
             let options = roadrunner::RequestOptions::of(application);
-            let run = Box::pin(roadrunner::run(generation, subject, body, options, http, clock));
+            let run = boxed(|| roadrunner::run(generation, subject, body, options, http, clock));
             let response = traced(context, Asked::RoadRunner, run).await?.map(ActionBody::Spooled);
             let response = send_file::apply(&dispatcher.static_files, view, &sender, subject, response).await?;
             response.map(ResponseBody::source)
         }
         ChosenAction::FastCgi(generation, application, name, target) => {
             let server = (generation, application);
-            let run = Box::pin(application::run_fastcgi(view, subject, body, server, target.as_deref()));
+            let run = boxed(|| application::run_fastcgi(view, subject, body, server, target.as_deref()));
             let response = traced(context, Asked::FastCgi, run).await?.map(ActionBody::Spooled);
             let response = send_file::apply(&dispatcher.static_files, view, &name, subject, response).await?;
             response.map(ResponseBody::source)
         }
         ChosenAction::Application(name, target) => {
-            let run = application::run(view, subject, body, &name, target.as_deref(), clock);
-            let response = Box::pin(run).await?.map(ActionBody::Php);
+            let run = boxed(|| application::run(view, subject, body, &name, target.as_deref(), clock));
+            let response = run.await?.map(ActionBody::Php);
             let response = send_file::apply(&dispatcher.static_files, view, &name, subject, response).await?;
             response.map(ResponseBody::source)
         }
         ChosenAction::Proxy(target) => {
-            let run = Box::pin(dispatcher.proxy.forward(target, subject, body, http, clock));
+            let run = boxed(|| dispatcher.proxy.forward(target, subject, body, http, clock));
             let response = traced(context, Asked::Proxy, run).await?.map(ActionBody::Upstream);
             let response = send_file::apply(&dispatcher.static_files, view, &sender, subject, response).await?;
             response.map(ResponseBody::source)

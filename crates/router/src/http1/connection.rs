@@ -4,6 +4,7 @@
 //! a 101 the socket goes over to `tunnel`. A connection that is between two requests gives its buffers back if its thread
 //! has many.
 
+use crate::connection::boxed::boxed;
 use crate::connection::limits::{BUFFER_BYTES, MAX_HEADERS};
 use crate::connection::rejection::log_rejection;
 use crate::http1::clock::Clock;
@@ -35,8 +36,8 @@ use std::task::{Context, Poll};
 /// the cost of new buffers for each request exceeds the saved memory.)
 const CONNECTIONS_WITH_BUFFERS: u64 = 256;
 
-/// The most memory that the answer to a request takes at its beginning: it is copied several times until it is in its
-/// place. Memory that only some requests need is in a box of its own.
+/// The most memory that the answer to a request takes at its beginning. Memory that only some requests need is in a box of
+/// its own.
 const MOST_BYTES_OF_REQUEST: usize = 4096;
 
 /// The last run of hyper on a connection.
@@ -120,9 +121,8 @@ where
             compact(&mut request);
         }
         last_version.set(request.version());
-        let answer = answer(Rc::clone(peer), Rc::clone(clock), request);
-        debug_assert!(size_of_val(&answer) <= MOST_BYTES_OF_REQUEST, "a request has {} bytes", size_of_val(&answer));
-        let answer = Box::pin(answer);
+        let answer = boxed(|| answer(Rc::clone(peer), Rc::clone(clock), request));
+        debug_assert!(size_of_val(&*answer) <= MOST_BYTES_OF_REQUEST, "a request has {} bytes", size_of_val(&*answer));
         async move { Ok::<Response<B>, Infallible>(answer.await) }
     });
     let mut connection = http1::Builder::new()
