@@ -54,6 +54,13 @@ ROWS = [
         ("Finished by PHP", "reqps", [(rate("howdah_worker_requests_total", "application"), "{{application}}")]),
         ("Busy workers", "short", [(rate("howdah_worker_busy_seconds_total", "application"), "{{application}}")]),
         ("Memory of workers", "bytes", [(f"sum by (application) (howdah_application_memory_bytes{{{FILTER}}})", "{{application}}")]),
+        ("opcache: memory", "bytes", [(f"sum by (application, state) (howdah_opcache_memory_bytes{{{FILTER}}})", "{{application}} {{state}}")]),
+        ("opcache: scripts compiled and restarts", "short", [
+            (rate("howdah_opcache_misses_total", "application"), "{{application}} compiled"),
+            (rate("howdah_opcache_restarts_total", "application"), "{{application}} restarts"),
+        ]),
+        ("opcache: scripts found", "short", [(rate("howdah_opcache_hits_total", "application"), "{{application}}")]),
+        ("opcache: scripts in memory", "short", [(f"sum by (application) (howdah_opcache_scripts{{{FILTER}}})", "{{application}}")]),
     ]),
     ("Connections, TLS and upstreams", [
         ("Connections", "short", [(f"sum by (state) (howdah_connections{{{HERE}}})", "{{state}}")]),
@@ -74,6 +81,10 @@ ROWS = [
         ("Spans of traces", "short", [
             (f"sum(rate(howdah_telemetry_spans_recorded_total{{{HERE}}}[$__rate_interval]))", "recorded"),
             (rate("howdah_telemetry_spans_total", "outcome", HERE), "{{outcome}}"),
+        ]),
+        ("Log lines for the collector", "short", [
+            (f"sum(rate(howdah_telemetry_log_records_recorded_total{{{HERE}}}[$__rate_interval]))", "recorded"),
+            (rate("howdah_telemetry_log_records_total", "outcome", HERE), "{{outcome}}"),
         ]),
         ("Time of a scrape", "s", [(f"howdah_scrape_duration_seconds{{{HERE}}}", "{{instance}}")]),
         ("Router starts, configuration", "short", [
