@@ -1,8 +1,7 @@
 """The cost of metrics and traces, for each request of `hello`.
 
 Each round measures howdah four times: plain, with its metrics scraped each second, with 1 % of the requests traced and sent
-to a collector, and plain again. A ratio is that of the CPU per request of all of howdah's processes (and of their
-instructions, where perf counts them) to the mean of the two plain ones. The order of the two in the middle alternates. The
+to a collector, and plain again. A ratio is that of the CPU per request of all of howdah's processes to the mean of the two plain ones. The order of the two in the middle alternates. The
 benchmark measures CPU because the throughput depends on the rest of the machine: at saturation they are the same.
 
 The bar: at most 1.02 with scrapes, and 1.05 with traces (median).
@@ -11,19 +10,17 @@ The bar: at most 1.02 with scrapes, and 1.05 with traces (median).
 import http.client
 import http.server
 import json
-import os
 import socket
 import statistics
 import threading
 import time
 
-from lib import load, pages, process_tree
+from lib import process_tree
+from lib.lab import flawless, serve
 from lib.options import add_measurement
 from lib.ports import free_port
 from lib.process_tree import BenchError
-from lib.thread_counters import INSTRUCTIONS, Counters, PerfStat
 from lib.verdict import print_verdict
-from lib.workbench import Workbench
 
 BARS = {"scraped": 1.02, "traced": 1.05}
 SAMPLING_RATIO = 0.01
@@ -37,33 +34,20 @@ def add_options(parser):
 
 
 def run(options):
-    chosen = pages.by_name(options.pages.split(","))
-    with Workbench(["howdah"], chosen, php_version=options.php, processes=os.cpu_count()) as bench:
-        with Collector() as collector:
-            return all([measure(bench, page, collector, options) for page in chosen])
+    with serve("howdah") as server, Collector() as collector:
+        return all([measure(server, page, collector, options) for page in options.pages.split(",")])
 
 
-def measure(bench, page, collector, options):
-    server = bench.servers[0]
-    api = f"{bench.run_dir}/{server.name}.sock"
-    ratios = {name: {"CPU": [], "instructions": []} for name in BARS}
+def measure(server, page, collector, options):
+    api = f"{server.folder}/control.sock"
+    ratios = {name: [] for name in BARS}
 
     def per_request(settings, during=None):
+        """CPU microseconds per request, and requests per second."""
         configure(api, settings)
-        pids = process_tree.tree(server.roots)
-        perf = PerfStat(pids, bench.run_dir)
-        before = Counters.of(pids)
-        try:
-            figures = load.run("wrk", bench.url(server, page), options.connections, options.seconds, during=during)
-        finally:
-            counts = perf.stop()
-        spent = Counters.of(pids) - before
-        if not figures.good or figures.non_2xx:
-            raise BenchError(f"{figures.non_2xx} responses are not 2xx")
-        found = {"CPU": spent.cpu_seconds / figures.good * 1e6, "per_second": figures.good / figures.seconds}
-        if INSTRUCTIONS in counts:
-            found["instructions"] = counts[INSTRUCTIONS] / figures.good
-        return found
+        before = process_tree.cpu_seconds(server.roots)
+        figures = flawless(f"{server.url}/{page}.php", connections=options.connections, seconds=options.seconds, during=during)
+        return (process_tree.cpu_seconds(server.roots) - before) / figures.good * 1e6, figures.per_second
 
     def scraped():
         port = free_port()
@@ -88,23 +72,15 @@ def measure(bench, page, collector, options):
         names = list(acts) if number % 2 == 0 else list(acts)[::-1]
         found = {name: acts[name]() for name in names}
         last = per_request({})
-        parts = []
+        plain = (first[0] + last[0]) / 2
         for name in acts:
-            for figure in ("CPU", "instructions"):
-                if all(figure in each for each in (first, found[name], last)):
-                    ratio = found[name][figure] / ((first[figure] + last[figure]) / 2)
-                    ratios[name][figure].append(ratio)
-                    parts.append(f"{name} {figure} {ratio:.3f}")
-        print(f"{page.name}: plain {first['CPU']:.1f} and {last['CPU']:.1f} µs, {first['per_second']:,.0f}/s; "
-              + ", ".join(parts), flush=True)
+            ratios[name].append(found[name][0] / plain)
+        parts = ", ".join(f"{name} {of[-1]:.3f}" for name, of in ratios.items())
+        print(f"{page}: plain {first[0]:.1f} and {last[0]:.1f} µs, {first[1]:,.0f}/s; {parts}", flush=True)
     met = []
     for name, bar in BARS.items():
-        # Instructions do not depend on the load of the machine.
-        figure = "instructions" if ratios[name]["instructions"] else "CPU"
-        medians = {of: statistics.median(all_of) for of, all_of in ratios[name].items() if all_of}
-        text = ", ".join(f"{median:.3f} of the {of}" for of, median in medians.items())
-        met.append(print_verdict(medians[figure] <= bar, f"{page.name} {name}: {text} (medians of {options.rounds}); "
-                                                         f"the bar is {bar} of the {figure}"))
+        median = statistics.median(ratios[name])
+        met.append(print_verdict(median <= bar, f"{page} {name}: {median:.3f} (median of {options.rounds}); the bar is {bar}"))
     return all(met)
 
 

@@ -99,7 +99,7 @@ EVERYTHING = {
     },
     "upstreams": {
         "backends": {
-            "servers": {"127.0.0.1:9000": {"weight": 0.5}},
+            "servers": {"127.0.0.1:9000": {"weight": 0.5, "drain": False}},
             "max_fails": 3,
             "fail_timeout": "10s",
             "health_check": {

@@ -96,9 +96,11 @@ def test_bytes_that_are_no_request_harm_no_one(shared):
 
 @pytest.mark.parametrize("begun", [b"", b"G", b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["silent", "slow", "idle"])
 def test_clients_that_wait_keep_no_one_out(shared, begun):
-    waiting = [socket.create_connection(("127.0.0.1", shared.port)) for _ in range(100)]
+    waiting = []
     try:
-        for client in waiting:
+        for _ in range(100):
+            client = socket.create_connection(("127.0.0.1", shared.port))
+            waiting.append(client)
             client.sendall(begun)
             if begun.endswith(b"\n"):
                 assert client.recv(1) == b"H"

@@ -86,6 +86,7 @@ families! {
     OPCACHE_RESTARTS = Counter "howdah_opcache_restarts" APPLICATION, "how often opcache has emptied its memory: it was full, or a script has asked for it";
 
     UPSTREAM_UP = Gauge "howdah_upstream_server_up" &["upstream", "server"], "1 if a server of an upstream gets requests, 0 if it is down, unhealthy or drained";
+    UPSTREAM_DRAINED = Gauge "howdah_upstream_server_drained" &["upstream", "server"], "1 if the configuration gives a server no new requests: it is drained, or its weight is 0";
 
     SPANS_RECORDED = Counter "howdah_telemetry_spans_recorded" &[], "spans of requests that are traced, whatever became of them";
     SPANS = Counter "howdah_telemetry_spans" &["outcome"], "spans by outcome: sent (the collector has taken them), dropped (the queue was full, or the collector has refused them), lost (the pipe to the process that sends was full)";

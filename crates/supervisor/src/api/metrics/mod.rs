@@ -10,6 +10,7 @@ use crate::control::Control;
 use crate::generation::process_report::ReportedState;
 use crate::generation::tally::{DEATHS, OpcacheTally, ProcessTally, SIZING_STEPS};
 use costly::CostlyNumbers;
+use howdah_config::UpstreamServer;
 use howdah_metrics::exposition::{Exposition, Format};
 use howdah_metrics::families::{self as family, Family};
 use howdah_metrics::layout::{Phase, Scalar};
@@ -256,14 +257,22 @@ fn add_opcache(out: &mut Exposition, control: &Control, tallies: &BTreeMap<Strin
 
 fn add_upstreams(out: &mut Exposition, control: &Control) {
     let troubles = &control.runtime.router.load().upstream_troubles;
+    let upstreams = &control.served().configuration.upstreams;
+    let servers =
+        || upstreams.iter().flat_map(|(name, upstream)| upstream.servers.iter().map(move |server| (name, server)));
+    // A server that drains has the weight 0, too.
+    let is_drained = |server: &UpstreamServer| server.weight == 0.0;
     out.family(&family::UPSTREAM_UP);
-    for (name, upstream) in &control.served().configuration.upstreams {
-        for server in &upstream.servers {
-            let address = server.endpoint.to_string();
-            let in_trouble = troubles.get(name).is_some_and(|servers| servers.contains_key(&address));
-            let is_up = server.weight != 0.0 && !in_trouble;
-            out.sample(&[("upstream", name), ("server", &address)], u8::from(is_up));
-        }
+    for (name, server) in servers() {
+        let address = server.endpoint.to_string();
+        let in_trouble = troubles.get(name).is_some_and(|servers| servers.contains_key(&address));
+        let is_up = !is_drained(server) && !in_trouble;
+        out.sample(&[("upstream", name), ("server", &address)], u8::from(is_up));
+    }
+    out.family(&family::UPSTREAM_DRAINED);
+    for (name, server) in servers() {
+        let address = server.endpoint.to_string();
+        out.sample(&[("upstream", name), ("server", &address)], u8::from(is_drained(server)));
     }
 }
 
