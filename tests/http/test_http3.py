@@ -53,6 +53,7 @@ def config(folder: Folder, http=None, listener=None, application=None, tls=None,
 def fill(folder: Folder) -> Folder:
     folder.php("index.php", "echo json_encode($_SERVER);")
     folder.php("length.php", "echo $_SERVER['CONTENT_LENGTH'] ?? '-', ' ', strlen(file_get_contents('php://input'));")
+    folder.php("mark.php", "touch(SCRATCH . '/ran'); echo strlen(file_get_contents('php://input'));")
     folder.php("hash.php", "echo hash_file('sha256', 'php://input');")
     folder.php("large.php", "for ($i = 0; $i < 64; $i++) { echo str_repeat(chr(65 + $i % 26), 32768); }")
     folder.php("slow.php", "touch(SCRATCH . '/running'); await(SCRATCH . '/go'); echo 'done';")
@@ -256,10 +257,14 @@ def test_headers_of_http_1_connections_are_refused(client):
     assert client.request("/file.txt").status == 200
 
 
-def test_a_body_that_contradicts_its_length_resets_the_stream(client):
-    for body in (b"ab", b"abcd"):
-        stream = client.request("/length.php", [("content-length", "3")], "POST", body)
+def test_a_body_that_contradicts_its_length_resets_the_stream(client, shared_folder):
+    """No script runs, also if the whole body comes together with the head."""
+    for body in (b"", b"ab", b"abcd"):
+        stream = client.request("/mark.php", [("content-length", "3")], "POST", body)
         assert stream.reset == MESSAGE_ERROR, body
+    assert not (shared_folder.scratch / "ran").exists()
+    assert client.request("/mark.php", [("content-length", "3")], "POST", b"abc").text == "3"
+    assert (shared_folder.scratch / "ran").exists()
     assert client.request("/", [("content-length", "1"), ("content-length", "1")], "POST", b"a").status == 400
     assert client.request("/file.txt").status == 200
 

@@ -59,7 +59,9 @@ pub fn write(
         head.known(code::PATH_TRANSLATED, &translated);
     }
     head.known(code::DOCUMENT_ROOT, root);
-    head.known(code::DOCUMENT_URI, or_of_front(code::DOCUMENT_URI, path.bytes()));
+    // A rewrite of howdah's own names another path than the web server did.
+    let document_uri = if subject.is_rewritten { path.bytes() } else { or_of_front(code::DOCUMENT_URI, path.bytes()) };
+    head.known(code::DOCUMENT_URI, document_uri);
     head.known(code::SERVER_PROTOCOL, or_of_front(code::SERVER_PROTOCOL, protocol(parts.version).as_bytes()));
     head.known(code::SERVER_SOFTWARE, or_of_front(code::SERVER_SOFTWARE, software.as_bytes()));
     let server_name = if host.is_empty() { peer.server_addr.as_str() } else { host };

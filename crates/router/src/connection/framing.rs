@@ -1,4 +1,4 @@
-//! The headers of a response that mark its end, for protocols in which records or frames mark it.
+//! The headers that mark the end of a message, for protocols in which records or frames mark it.
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HOST,
@@ -31,6 +31,19 @@ const NOT_IN_TRAILERS: [HeaderName; 10] = [
     SET_COOKIE,
     TRAILER,
 ];
+
+/// The length of the body, if the head has it.
+pub fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Answers 500 in the place of a status that is no final one.
+pub fn make_final(status: &mut StatusCode) {
+    if status.is_informational() {
+        tracing::error!(status = status.as_u16(), "a response with this status is no final one: answered 500");
+        *status = StatusCode::INTERNAL_SERVER_ERROR;
+    }
+}
 
 /// Whether a response to this method has a body.
 pub fn has_body(method: &Method, status: StatusCode) -> bool {

@@ -1,5 +1,6 @@
 //! The parts that connections of all versions of HTTP have in common.
 //!
+//! - `account`: bounds what a client may cause that is of no use
 //! - `clock`: a connection as its thread sees it: its time is checked, and it can be drained
 //! - `limits`: limits that are not configured; `refusal`: why a request is refused before it is routed
 //! - `request_head`: strictness for heads in frames, and the form that all versions share; `response_head`: without the
@@ -9,6 +10,7 @@
 //! - `interim_limit`: how much may precede a response; `rejection`: log lines about bytes that are not a request
 //! - `priority`: which of several responses goes first
 
+pub mod account;
 pub mod boxed;
 pub mod clock;
 pub mod framing;

@@ -27,11 +27,6 @@ const OF_CONNECTIONS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("proxy-connection"), "Proxy-Connection"),
 ];
 
-/// The length of the body, if the client has announced it.
-pub fn content_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
 /// Whether the head has no header of an HTTP/1 connection (RFC 9114, 4.2).
 ///
 /// # Errors

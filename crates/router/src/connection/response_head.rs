@@ -1,4 +1,4 @@
-//! The head of a response, as HTTP/2 has it: without the headers that are for a connection of HTTP/1.
+//! The head of a response, as HTTP/2 and HTTP/3 have it: without the headers that are for a connection of HTTP/1.
 
 use crate::connection::framing::{drop_framing, set_length};
 use bytes::Bytes;

@@ -35,6 +35,7 @@ const LOGGED_BYTES: usize = 512;
 pub fn path_of(front: &Front, target: &TargetPaths) -> Result<Option<Vec<u8>>, Failure> {
     if front.changes_settings() && SETTINGS.is_due(target.root.clone()) {
         tracing::warn!(
+            root = %target.root.display(),
             "the web server sends PHP_VALUE or PHP_ADMIN_VALUE, which are ignored; write the settings into \"options\" of the \
              application"
         );

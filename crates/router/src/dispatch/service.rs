@@ -83,6 +83,7 @@ async fn respond(
         Ok((host, path)) => (host, path, None),
         Err(failure) => (String::new(), RequestPath::root(), Some(failure)),
     };
+    let handshake = peer.handshake.take();
     let trace = ids.recorded.map(|recorded| {
         let head = TracedHead {
             method: parts.method.as_str(),
@@ -95,7 +96,7 @@ async fn respond(
             headers: &parts.headers,
             request_id: ids.request.as_ref().and_then(|id| id.to_str().ok()),
         };
-        RequestTrace::new(recorded, origin.since, head, peer.handshake.take())
+        RequestTrace::new(recorded, origin.since, head, handshake)
     });
     let context = LogContext::new(parts.method.clone(), parts.uri.clone(), Rc::clone(&origin.address), ids, trace);
     let log = dispatcher.log_sink(view.configuration());

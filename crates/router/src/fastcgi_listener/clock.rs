@@ -164,7 +164,10 @@ impl FastCgiClock {
             (Phase::Busy, _) => self.load.request_ended(),
             _ => {}
         }
-        self.since.set(Instant::now());
+        // A request that is being answered has no limit here.
+        if phase != Phase::Busy {
+            self.since.set(Instant::now());
+        }
     }
 
     fn wake(&self) {

@@ -4,7 +4,7 @@
 //! request, or closes the connection, takes the request along: it leaves the queue, or its script is stopped, as with a
 //! client of HTTP that leaves.
 
-use crate::connection::framing::has_body;
+use crate::connection::framing::{content_length, has_body, make_final};
 use crate::connection::refusal::HeadRefusal;
 use crate::connection::rejection::log_closed;
 use crate::fastcgi_listener::clock::{FastCgiClock, IDLE};
@@ -20,7 +20,7 @@ use howdah_fastcgi::record::Violation;
 use howdah_fastcgi::reply;
 use howdah_fastcgi::request_reader::RequestPiece;
 use http::header::CONTENT_LENGTH;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response};
 use hyper::body::Body;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -206,15 +206,11 @@ where
     B: Body<Data = Bytes, Error = io::Error>,
 {
     let (mut head, body) = response.into_parts();
-    if head.status.is_informational() {
-        tracing::error!(status = head.status.as_u16(), "a response with this status is no final one: answered 500");
-        head.status = StatusCode::INTERNAL_SERVER_ERROR;
-    }
+    make_final(&mut head.status);
     // The head and the beginning of the body have one record.
     let mut record = BytesMut::new();
     response_head::write(&mut record, head.status, &mut head.headers, &body, method);
-    let mut missing: Option<u64> =
-        head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let mut missing: Option<u64> = content_length(&head.headers);
     let mut body = pin!(has_body(method, head.status).then_some(body));
     let (mut is_complete, mut is_ended) = (false, false);
     poll_fn(|context| {

@@ -3,8 +3,8 @@
 //! `HTTP_…` are headers of the client. `REQUEST_URI` is the target; a client of FastCGI that sends none, such as `cgi-fcgi`,
 //! has named a script and a path after it. The other variables are kept beside the head ([`Front`]).
 //!
-//! Headers about the connection between the client and its web server are dropped: the body's length and its end are
-//! those of FastCGI.
+//! Headers about the connection between the client and its web server are dropped: FastCGI has a length
+//! and an end of the body of its own.
 
 use crate::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
 use crate::connection::refusal::HeadRefusal;

@@ -1,5 +1,6 @@
 //! A client's connection, from the preface to its end: h2 on a watched socket, and a task for each request.
 
+use crate::connection::framing::content_length;
 use crate::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
 use crate::connection::priority::PriorityField;
 use crate::connection::rejection::{log_closed, log_refused, log_rejection};
@@ -159,7 +160,7 @@ fn begin<B, F>(
         clock.keep_bytes(body);
         RequestBody::empty(Rc::clone(&clock))
     } else {
-        RequestBody::new(body, request_head::content_length(&head.headers), Rc::clone(&clock))
+        RequestBody::new(body, content_length(&head.headers), Rc::clone(&clock))
     };
     let method = head.method.clone();
     let priority = PriorityField::of(&head.headers);

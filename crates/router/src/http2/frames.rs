@@ -8,13 +8,15 @@
 //! It also notices whether a head is incomplete: HEADERS or CONTINUATION without END_HEADERS, or a part of one. It keeps what
 //! h2 does not pass on: the window of the connection, and the priorities of PRIORITY_UPDATE (RFC 9218, 7.1).
 
+use crate::connection::account::Account;
 use crate::connection::priority::PriorityField;
-use std::time::Instant;
 
 /// The frames of one connection, as they are read.
 pub struct Frames {
     state: State,
     account: Account,
+    /// How many bytes of responses were not credited.
+    sent: u64,
     /// Whether the frames of a head have begun, and none has ended it.
     in_head: bool,
     /// The work of the frames that came in this turn.
@@ -56,14 +58,6 @@ enum Payload {
     Other,
 }
 
-struct Account {
-    points: i64,
-    /// When time was last credited.
-    since: Instant,
-    /// How many bytes of responses were not credited.
-    sent: u64,
-}
-
 /// The client's preface (RFC 9113, 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEADER_BYTES: usize = 9;
@@ -81,9 +75,6 @@ const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// The most points of an account, and those of a new connection.
-const MAX_POINTS: i64 = 8000;
-const POINTS_PER_SECOND: i64 = 500;
 /// For one point, this many bytes of a response: clients confirm them with WINDOW_UPDATE.
 const BYTES_PER_POINT: u64 = 512;
 /// The most work of one turn: each byte of a head may stand for a header of thousands of bytes.
@@ -102,7 +93,8 @@ impl Frames {
     pub fn new() -> Frames {
         Frames {
             state: State::Preface(PREFACE.len()),
-            account: Account { points: MAX_POINTS, since: Instant::now(), sent: 0 },
+            account: Account::new(),
+            sent: 0,
             in_head: false,
             work: 0,
             kept: Vec::new(),
@@ -151,7 +143,7 @@ impl Frames {
                 }
             }
         }
-        self.account.points > 0 || self.account.credit_time()
+        self.account.has_points()
     }
 
     /// Whether the frames that came are enough work for one turn of the event loop. If so, another turn begins.
@@ -165,9 +157,9 @@ impl Frames {
 
     /// Bytes were sent.
     pub fn wrote(&mut self, bytes: usize) {
-        self.account.sent += bytes as u64;
-        self.account.add((self.account.sent / BYTES_PER_POINT) as i64);
-        self.account.sent %= BYTES_PER_POINT;
+        self.sent += bytes as u64;
+        self.account.add((self.sent / BYTES_PER_POINT) as i64);
+        self.sent %= BYTES_PER_POINT;
     }
 
     /// By how many bytes the connection's window has grown since the last call.
@@ -237,23 +229,6 @@ impl Frames {
             }
             self.kept.clear();
         }
-    }
-}
-
-// === impl Account ===
-
-impl Account {
-    fn add(&mut self, points: i64) {
-        self.points = self.points.saturating_add(points).min(MAX_POINTS);
-    }
-
-    /// Adds the points for the time that has passed. Looks at the time only here: most accounts are never empty.
-    fn credit_time(&mut self) -> bool {
-        let now = Instant::now();
-        let passed = now.duration_since(self.since).as_millis();
-        self.since = now;
-        self.add(i64::try_from(passed).unwrap_or(i64::MAX).saturating_mul(POINTS_PER_SECOND) / 1000);
-        self.points > 0
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - `connection`: serves a connection to its end; `clock`: its time-outs; `watched`: the socket that notifies it
 //! - `frames`: the frames that a client may send without a use, and for how long a head may be incomplete; `sent_frames`:
-//!   those that howdah writes
+//!   the frames that howdah writes
 //! - `stream`: one request, from its head to the end of its response; `stream_clock`: the request's view of it
 //! - `send_room`: how much memory the responses of a client take, and which one goes first
 //! - `request_body`: a body under flow control; `tunnel`: a WebSocket in a stream

@@ -5,7 +5,7 @@
 //! moves each of them only now and then: while others move, a stream may wait [`PATIENCE`] times as long. While the
 //! connection moves, a stream may wait for more urgent ones without a limit.
 
-use crate::connection::framing::{drop_from_trailers, has_body};
+use crate::connection::framing::{content_length, drop_from_trailers, has_body, make_final};
 use crate::connection::priority::PriorityField;
 use crate::connection::response_head;
 use crate::http2::clock::{MultiplexedClock, OpenStream};
@@ -14,7 +14,6 @@ use crate::http2::stream_clock::StreamClock;
 use crate::http2::tunnel;
 use bytes::Bytes;
 use h2::{Reason, SendStream};
-use http::header::CONTENT_LENGTH;
 use http::{Method, Response, StatusCode};
 use hyper::body::Body;
 use std::future::{Future, poll_fn};
@@ -81,13 +80,10 @@ async fn send<B>(
         // The client would take it for a tunnel.
         head.status = StatusCode::NOT_IMPLEMENTED;
     }
-    if head.status.is_informational() {
-        tracing::error!(status = head.status.as_u16(), "a response with this status is no final one: answered 500");
-        head.status = StatusCode::INTERNAL_SERVER_ERROR;
-    }
+    make_final(&mut head.status);
     let has_body = has_body(method, head.status) && !body.is_end_stream();
     let head = response_head::of(head, &body, method);
-    let length = head.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let length = content_length(head.headers());
     let changed = PriorityField::of(head.headers());
     let mut stream = match respond.send_response(head, !has_body) {
         Ok(stream) => stream,

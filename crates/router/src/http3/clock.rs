@@ -7,6 +7,7 @@
 //! The account bounds what a client may cause that is of no use: requests that it cancels, tiny frames, streams without a
 //! request. Requests, and time, add points.
 
+use crate::connection::account::Account;
 use crate::connection::clock::ConnectionClock;
 use crate::connection::head_memory::{HeadMemory, HeldHead};
 use crate::net::load::Load;
@@ -24,7 +25,8 @@ pub struct QuicClock {
     listener: u64,
     /// `settings/http/send_timeout` at the last check.
     send_timeout: Cell<Duration>,
-    header_read_timeout: Duration,
+    /// `settings/http/header_read_timeout` at the last check.
+    header_read_timeout: Cell<Duration>,
     /// How many requests are being answered. A response counts until the client has confirmed all of it.
     streams: Cell<usize>,
     /// Since when there are none.
@@ -34,9 +36,7 @@ pub struct QuicClock {
     /// How many bytes of responses were passed on to QUIC.
     sent: Cell<u64>,
     head_memory: Rc<HeadMemory>,
-    points: Cell<i64>,
-    /// When time was last credited.
-    credited_at: Cell<Instant>,
+    account: RefCell<Account>,
     /// How the connection ends, and since when that is known.
     ending: Cell<Option<(Ending, Instant)>>,
     waker: RefCell<Option<Waker>>,
@@ -62,9 +62,6 @@ pub struct OpenStream {
 
 /// How long a client may take to notice the end of a connection, once nothing is left to answer.
 const LAST_ROUND_TRIP: Duration = Duration::from_secs(1);
-/// The most points of an account, and those of a new connection.
-const MAX_POINTS: i64 = 8000;
-const POINTS_PER_SECOND: i64 = 500;
 const POINTS_OF_REQUEST: i64 = 8;
 const COST_OF_CANCELLING: i64 = 16;
 
@@ -77,14 +74,13 @@ impl QuicClock {
             load,
             listener,
             send_timeout: Cell::new(limits.send_timeout),
-            header_read_timeout: limits.header_read_timeout,
+            header_read_timeout: Cell::new(limits.header_read_timeout),
             streams: Cell::new(0),
             without_streams_since: Cell::new(Instant::now()),
             used: Cell::new(false),
             sent: Cell::new(0),
             head_memory: HeadMemory::new(limits.http2.max_concurrent_streams),
-            points: Cell::new(MAX_POINTS),
-            credited_at: Cell::new(Instant::now()),
+            account: RefCell::new(Account::new()),
             ending: Cell::new(is_draining.then(|| (Ending::Graceful, Instant::now()))),
             waker: RefCell::default(),
         }
@@ -103,16 +99,12 @@ impl QuicClock {
 
     /// Takes points from the account. A client whose account is empty loses its connection.
     pub fn charge(&self, points: i64) {
-        let mut left = (self.points.get() - points).min(MAX_POINTS);
-        if left <= 0 {
-            // Most accounts are never empty: the time is looked at only here.
-            let now = Instant::now();
-            let passed = now.duration_since(self.credited_at.replace(now)).as_millis();
-            let credit = i64::try_from(passed).unwrap_or(i64::MAX).saturating_mul(POINTS_PER_SECOND) / 1000;
-            left = left.saturating_add(credit).min(MAX_POINTS);
-        }
-        self.points.set(left);
-        if left <= 0 {
+        let has_points = {
+            let mut account = self.account.borrow_mut();
+            account.add(-points);
+            account.has_points()
+        };
+        if !has_points {
             self.end(Ending::Abrupt("too many frames without a use, or too many requests that were cancelled"));
         }
     }
@@ -134,7 +126,7 @@ impl QuicClock {
 
     /// How long the head of a request may take.
     pub fn header_read_timeout(&self) -> Duration {
-        self.header_read_timeout
+        self.header_read_timeout.get()
     }
 
     /// How the connection is to end, if it is. Wakes this task when that changes.
@@ -184,6 +176,7 @@ impl ConnectionClock for QuicClock {
 
     fn check(&self, now: Instant, limits: &Http) {
         self.send_timeout.set(limits.send_timeout);
+        self.header_read_timeout.set(limits.header_read_timeout);
         let late = |since: Instant, limit: Duration| now.saturating_duration_since(since) > limit;
         let is_idle = self.streams.get() == 0;
         match self.ending.get() {

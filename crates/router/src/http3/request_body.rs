@@ -16,8 +16,8 @@ use std::task::{Context, Poll, ready};
 /// A request's body.
 pub struct RequestBody {
     stream: RequestStream<Receiving, Bytes>,
-    /// Bytes that came with the head.
-    first: Option<Bytes>,
+    /// Bytes that came with the head, or their error.
+    first: Option<io::Result<Bytes>>,
     has_ended: bool,
     /// How many bytes are missing, if the client has announced a length.
     missing: Option<u64>,
@@ -35,9 +35,8 @@ impl RequestBody {
     ) -> RequestBody {
         let mut body = RequestBody { stream, first: None, has_ended: false, missing: length, clock };
         poll_fn(|context| {
-            // An error is found again by its reader.
-            if let Poll::Ready(Ok(first)) = body.poll_stream(context) {
-                body.first = first;
+            if let Poll::Ready(first) = body.poll_stream(context) {
+                body.first = first.transpose();
             }
             Poll::Ready(())
         })
@@ -54,13 +53,12 @@ impl RequestBody {
         let length = data.as_ref().map_or(0, Bytes::len) as u64;
         self.has_ended = data.is_none();
         if let Some(missing) = &mut self.missing {
-            let is_wrong = if self.has_ended { *missing > 0 } else { length > *missing };
-            *missing = missing.saturating_sub(length);
-            if is_wrong {
+            if if self.has_ended { *missing > 0 } else { length > *missing } {
                 // RFC 9114, 4.1.2.
                 self.clock.set_malformed();
                 return Poll::Ready(Err(io::Error::other("the body does not have the length of Content-Length")));
             }
+            *missing -= length;
         }
         Poll::Ready(Ok(data))
     }
@@ -72,7 +70,7 @@ impl Body for RequestBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(Frame::data(first))));
+            return Poll::Ready(Some(first.map(Frame::data)));
         }
         let polled = self.poll_stream(context);
         if polled.is_pending() {
@@ -86,7 +84,7 @@ impl Body for RequestBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let first = self.first.as_ref().map_or(0, Bytes::len) as u64;
+        let first = self.first.as_ref().and_then(|first| first.as_ref().ok()).map_or(0, Bytes::len) as u64;
         match self.missing {
             _ if self.is_end_stream() => SizeHint::with_exact(0),
             Some(missing) => SizeHint::with_exact(missing + first),

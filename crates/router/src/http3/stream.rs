@@ -4,7 +4,7 @@
 //! A client that takes nothing for `send_timeout` loses the stream. A slow connection that many responses share moves each
 //! of them only now and then: while others move, a stream may wait [`PATIENCE`] times as long.
 
-use crate::connection::framing::has_body;
+use crate::connection::framing::{content_length, has_body, make_final};
 use crate::connection::rejection::{log_closed, log_refused};
 use crate::connection::{request_head, response_head};
 use crate::http3::clock::{OpenStream, QuicClock};
@@ -15,8 +15,8 @@ use crate::net::peer::Peer;
 use bytes::Bytes;
 use h3::error::{Code, StreamError};
 use h3::server::{RequestResolver, RequestStream};
-use http::header::{CONTENT_LENGTH, EXPECT};
-use http::{Method, Request, Response, StatusCode};
+use http::header::EXPECT;
+use http::{Method, Request, Response};
 use hyper::body::Body;
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -100,7 +100,7 @@ impl Arriving {
         let expects_continue =
             head.headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
         let clock = Rc::new(StreamClock::new(refusal, expects_continue));
-        let length = request_head::content_length(&head.headers);
+        let length = content_length(&head.headers);
         let body = RequestBody::new(receive, length, Rc::clone(&clock)).await;
         let method = head.method.clone();
         let response = {
@@ -159,13 +159,10 @@ where
         sent(connection, send.send_response(response)).await?;
     }
     let (mut head, body) = response.into_parts();
-    if head.status.is_informational() {
-        tracing::error!(status = head.status.as_u16(), "a response with this status is no final one: answered 500");
-        head.status = StatusCode::INTERNAL_SERVER_ERROR;
-    }
+    make_final(&mut head.status);
     let has_body = has_body(method, head.status) && !body.is_end_stream();
     let head = response_head::of(head, &body, method);
-    let length = head.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let length = content_length(head.headers());
     sent(connection, send.send_response(head)).await?;
     if has_body {
         send_body(connection, send, left, pin!(body), length).await?;

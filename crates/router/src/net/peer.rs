@@ -26,7 +26,7 @@ pub struct Peer {
     pub tls: Option<Negotiated>,
     /// The rest of the description by a web server in front; `None` if the client itself is connected.
     pub front: Option<Front>,
-    /// When the handshake began and ended. The first request that is recorded takes it.
+    /// When the handshake began and ended. The first request takes it.
     pub handshake: Cell<Option<(Instant, Instant)>>,
 }
 

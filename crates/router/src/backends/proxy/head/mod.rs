@@ -15,13 +15,14 @@ pub mod upgrade;
 use crate::backends::proxy::head::forwarded_headers::ForwardedHeaders;
 use crate::backends::proxy::head::hop_by_hop::{ConnectionHeaders, accepts_trailers};
 use crate::backends::proxy::request_body::{ClientBody, RequestBody};
+use crate::connection::framing::has_body;
 use howdah_config::{Endpoint, ProxySettings};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, SERVER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Method, Request, Response, StatusCode, Uri, Version, response};
+use http::{Request, Response, StatusCode, Uri, Version, response};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -106,8 +107,7 @@ impl Outgoing<'_> {
 /// The problem, if the upstream's framing is ambiguous. A reader that understands it in another way than howdah would
 /// take a part of the body for another response.
 pub fn response(mut head: response::Parts, len: Option<u64>, request: &Parts) -> Result<Response<()>, &'static str> {
-    let has_body =
-        request.method != Method::HEAD && !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let has_body = has_body(&request.method, head.status);
     if has_body {
         check_framing(&head.headers)?;
     }

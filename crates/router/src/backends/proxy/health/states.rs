@@ -73,10 +73,11 @@ impl HealthStates {
         for drains in [true, false] {
             for (name, servers) in &self.upstreams {
                 for (endpoint, health) in servers.iter().filter(|(_, health)| health.drains() == drains) {
-                    let (active, endpoint) = (health.active(), endpoint.to_string());
+                    let active = health.active();
                     if active == 0 && !drains {
                         continue;
                     }
+                    let endpoint = endpoint.to_string();
                     left = left.saturating_sub(name.len() + endpoint.len() + 32);
                     if left > 0 {
                         report.entry(name.clone()).or_default().insert(endpoint, active);
