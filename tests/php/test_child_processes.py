@@ -38,6 +38,13 @@ def started(pid: int, index: int = 0) -> dict:
 BOOTED = {"Booted": {"php_version": "8", "opcache": True}}
 
 
+def test_preloaded_code_that_sends_no_message_breaks_the_rules(folder):
+    preload = folder.php("preload.php", sending({"Nonsense": {}}) + "sleep(1);")
+    with pytest.raises(AssertionError, match="exit code 1") as failure:
+        Howdah.serve(folder, ini={"opcache.preload": preload})
+    assert "its prototype broke the rules: it sent something that is no message; does preloaded code" in str(failure.value)
+
+
 @pytest.mark.parametrize("first", [[], [BOOTED]], ids=["before it has booted", "after it claims that it has"])
 def test_preloaded_code_cannot_make_the_supervisor_kill_others(folder, victim, first):
     preload = folder.php("preload.php", sending(*first, started(victim.pid)) + "sleep(1);")

@@ -18,6 +18,7 @@ use crate::worker_record::sampling::MAX_RATE;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// The supervisor's end.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ impl ControlEnd {
     }
 
     /// The numbers of opcache; `None` before a worker has reported them. A hostile worker may have written any value.
-    pub fn opcache(&self) -> Option<OpcacheNumbers> {
+    pub fn opcache(&self) -> Option<(Duration, OpcacheNumbers)> {
         self.view.opcache().read()
     }
 

@@ -26,7 +26,7 @@ pub fn main() -> ExitCode {
     match process::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(%error, "the process of the metrics listener ends");
+            tracing::error!(%error, "the process of metrics and telemetry ends; the supervisor starts another one");
             ExitCode::FAILURE
         }
     }

@@ -34,7 +34,7 @@ const MAX_CONNECTIONS: usize = 32;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(130);
 /// How long a new connection may take to its first head.
 const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may take for the text.
+/// How long a connection may live.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// How long to wait when there are no descriptors.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -59,15 +59,16 @@ impl<'m> OpcacheWords<'m> {
         }
     }
 
-    /// The numbers of the last report; `None` before the first one.
-    pub fn read(&self) -> Option<OpcacheNumbers> {
-        if self.words[offset::REPORTED_AT / 8].load(Ordering::Relaxed) == 0 {
-            return None;
-        }
+    /// When the last report was due, and its numbers; `None` before the first one. Without opcache, no report has numbers.
+    pub fn read(&self) -> Option<(Duration, OpcacheNumbers)> {
         let at = |n: usize| self.words[offset::NUMBERS / 8 + n].load(Ordering::Relaxed);
         let (used_bytes, free_bytes, wasted_bytes) = (at(0), at(1), at(2));
+        if used_bytes | free_bytes | wasted_bytes == 0 {
+            return None;
+        }
         let (scripts, hits, misses, restarts) = (at(3), at(4), at(5), at(6));
-        Some(OpcacheNumbers { used_bytes, free_bytes, wasted_bytes, scripts, hits, misses, restarts })
+        let reported_at = Duration::from_nanos(self.words[offset::REPORTED_AT / 8].load(Ordering::Relaxed));
+        Some((reported_at, OpcacheNumbers { used_bytes, free_bytes, wasted_bytes, scripts, hits, misses, restarts }))
     }
 }
 
@@ -85,6 +86,7 @@ mod tests {
             [5000, 5001, 5999, 6000, 6001].map(|now| opcache.is_due(at(now))),
             [true, false, false, true, false]
         );
+        assert_eq!(opcache.read(), None, "a worker that may not read them has entered nothing");
         let numbers = OpcacheNumbers {
             used_bytes: 1,
             free_bytes: 2,
@@ -95,7 +97,7 @@ mod tests {
             restarts: 7,
         };
         opcache.enter(&numbers);
-        assert_eq!(opcache.read(), Some(numbers));
+        assert_eq!(opcache.read(), Some((at(6000), numbers)));
         words[offset::REPORTED_AT / 8].store(u64::MAX, Ordering::Relaxed);
         assert!(opcache.is_due(at(7000)), "a hostile worker cannot stop the reports of others");
     }

@@ -191,7 +191,7 @@ async fn send_queue(collector: &mut Collector, signal: Signal, service: &Service
                     let what =
                         format!("the collector does not take {content}: {reason}; they wait, and are sent again");
                     reporter.warn(signal, &what, 0);
-                    tokio::time::sleep(pause).await;
+                    queue.pause(pause, FIRST_PAUSE).await;
                     pause = (pause * 2).min(MAX_PAUSE);
                 }
             }

@@ -86,6 +86,17 @@ impl SendQueue {
         self.dropped.set(self.dropped.get() + dropped);
     }
 
+    /// Waits before the next attempt: only for `short` when the process is about to exit.
+    pub async fn pause(&self, pause: Duration, short: Duration) {
+        let until = Instant::now() + pause;
+        while !self.is_finishing.get() {
+            if tokio::time::timeout_at(until, self.changed.notified()).await.is_err() {
+                return;
+            }
+        }
+        tokio::time::sleep(short).await;
+    }
+
     /// Whether the pipe had bytes when it was read.
     pub fn note_pipe(&self, has_bytes: bool) {
         self.pipe_has_bytes.set(has_bytes);
@@ -143,6 +154,22 @@ mod tests {
         assert!(queue.is_over());
         assert_eq!(queue.take_counts(), Outcome { sent: 11, dropped: 1 });
         assert_eq!(queue.take_counts(), Outcome::default());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_exit_ends_a_pause() {
+        let (queue, long, short) = (SendQueue::default(), Duration::from_secs(10), Duration::from_millis(100));
+        let began = Instant::now();
+        queue.pause(long, short).await;
+        assert_eq!(began.elapsed(), long);
+        let began = Instant::now();
+        let finish = async {
+            queue.push(spans(1, 1));
+            tokio::time::sleep(short).await;
+            queue.finish();
+        };
+        tokio::join!(queue.pause(long, short), finish);
+        assert_eq!(began.elapsed(), 2 * short);
     }
 
     #[tokio::test(start_paused = true)]

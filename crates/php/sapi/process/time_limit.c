@@ -1,8 +1,8 @@
 /* PHP's timer for max_execution_time, without the system calls that only repeat.
  *
  * At the start of each request PHP sets the timer, sets the handler of the timer's signal, and unblocks the signal; at the
- * end it stops the timer. libphp calls four functions of the C library for that. This file has functions with the same
- * names, which libphp finds first:
+ * end it stops the timer. libphp calls functions of the C library for that. This file has functions with the same names,
+ * which libphp finds first:
  *
  * - setitimer(): a timer that was set less than KEEP ago keeps running when PHP stops it, and is not set again when PHP sets
  *   it to the same limit. A limit may be over up to KEEP early; the kernel itself counts in steps of 1 to 10 ms. A signal
@@ -85,6 +85,11 @@ static bool is_whole_seconds(const struct itimerval *value)
 	return value->it_value.tv_usec == 0 && value->it_interval.tv_sec == 0 && value->it_interval.tv_usec == 0;
 }
 
+static bool is_handler(const struct sigaction *action)
+{
+	return (action->sa_flags & SA_SIGINFO) && action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN;
+}
+
 int setitimer(__itimer_which_t which, const struct itimerval *value, struct itimerval *old)
 {
 	if (!real_setitimer) {
@@ -94,7 +99,8 @@ int setitimer(__itimer_which_t which, const struct itimerval *value, struct itim
 		return real_setitimer(which, value, old);
 	}
 	time_t seconds = value->it_value.tv_sec;
-	bool is_of_php = !old && is_whole_seconds(value);
+	/* Only the signal of a timer that has our handler can be dropped. */
+	bool is_of_php = !old && is_whole_seconds(value) && is_handler(&action_of_php);
 	if (is_of_php && (seconds == 0 || seconds == limit) && is_fresh()) {
 		timer_is_wanted = seconds > 0;
 		return 0;
@@ -129,11 +135,6 @@ static bool is_same(const struct sigaction *a, const struct sigaction *b)
 		&& memcmp(&a->sa_mask, &b->sa_mask, MASK_BYTES) == 0;
 }
 
-static bool is_handler(const struct sigaction *action)
-{
-	return (action->sa_flags & SA_SIGINFO) && action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN;
-}
-
 static int set_action(const struct sigaction *action)
 {
 	struct sigaction ours = *action;
@@ -148,7 +149,8 @@ static int set_action(const struct sigaction *action)
 	int result = real_sigaction(SIGPROF, &ours, NULL);
 	if (result == 0) {
 		action_of_php = *action;
-		action_is_known = 1;
+		/* The kernel itself resets such a handler. */
+		action_is_known = !(action->sa_flags & SA_RESETHAND);
 	}
 	return result;
 }

@@ -196,7 +196,10 @@ impl ExporterHandle {
         match ExporterProcess::start(settings, account, listeners, spans, now) {
             Ok(process) => self.process = Some(process),
             Err(error) => {
-                tracing::error!("the process of the metrics listener cannot be started: {}", error_text(&error));
+                tracing::error!(
+                    "the process for settings/metrics and settings/telemetry cannot be started: {}",
+                    error_text(&error)
+                );
                 self.start_at = Some(now + self.backoff.after_death(Duration::ZERO, false));
             }
         }

@@ -9,7 +9,8 @@
 //! - [`scaling`]: how many workers there are, from which are idle and, with `auto`, what they use
 //! - [`overdue`]: requests that take too long; [`stopped_processes`]: those that a signal has stopped
 //! - [`recording`]: where the time goes, and which memory is kept
-//! - [`worker_report`]: what the API shows of a worker
+//! - [`statistics`]: the numbers of the workers, for the status and the metrics; [`worker_report`]: those of one worker
+//! - [`router_messages`]: what a router is sent of it
 //!
 //! When a worker dies, [`policy::workers`](crate::policy::workers) decides when the next one starts, and the prototype
 //! forks it on order. A prototype that dies is started again by the supervisor, on the same channel. Its workers become children of the supervisor, finish their requests and exit. A generation that never
@@ -20,13 +21,15 @@ mod opcache;
 mod overdue;
 pub mod prototype;
 pub mod recording;
+mod router_messages;
 mod scaling;
+mod statistics;
 mod stopped_processes;
 pub mod worker_pool;
 mod worker_report;
 mod worker_set;
 
-use crate::generation::process_report::{CpuShares, ProcessReport, ReportedState};
+use crate::generation::process_report::{ProcessReport, ReportedState};
 use crate::generation::tally::ProcessTally;
 use crate::os::files::memory_file::memory_file;
 use crate::os::files::slow_log::SlowLogFile;
@@ -38,12 +41,12 @@ use howdah_channel::opcache::OpcacheNumbers;
 use howdah_channel::{ControlEnd, WorkerId};
 use howdah_protocol::messages::process_end::ProcessEnd;
 use howdah_protocol::messages::prototype::{FromPrototype, PoolWorker, ToPrototype};
-use howdah_protocol::messages::router::{GenerationBoot, ToRouter};
-use opcache::OpcacheCounter;
+use howdah_protocol::messages::router::ToRouter;
 use prototype::{BootResources, BrokenRule, LoadedPhp, Prototype, PrototypeDeath};
 use recording::{Recorder, RecordingOutcome, Subject};
 use rustix::event::EventfdFlags;
 use rustix::process::Pid;
+use statistics::Statistics;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
@@ -68,8 +71,7 @@ pub struct PhpGeneration {
     pools: Vec<WorkerPool>,
     stopped: StoppedProcesses,
     recorder: Recorder,
-    cpu_shares: CpuShares,
-    opcache: OpcacheCounter,
+    statistics: Statistics,
     /// Another generation serves the application: this one finishes the requests that it has.
     is_former: bool,
     /// When to check the length of the slow log.
@@ -105,8 +107,7 @@ impl PhpGeneration {
             prototype: Prototype::new(now),
             stopped: StoppedProcesses::new(now),
             recorder: Recorder::new()?,
-            cpu_shares: CpuShares::default(),
-            opcache: OpcacheCounter::default(),
+            statistics: Statistics::default(),
             is_former: false,
             slow_log_at: None,
             kill_at: None,
@@ -198,34 +199,13 @@ impl PhpGeneration {
 
     /// A report of each worker. All of them are leaving if the generation drains.
     pub fn process_reports(&mut self, drains: bool, now: Instant) -> Vec<ProcessReport> {
-        let lives = |pid| self.pools.iter().flat_map(WorkerPool::processes).any(|it| it.pid.as_raw_pid() == pid);
-        self.cpu_shares.retain(lives);
-        let mut reports = Vec::new();
-        for pool in &self.pools {
-            for (worker, process) in pool.workers.table.alive() {
-                let is_leaving = drains || pool.workers.table.is_leaving(worker);
-                let control = &pool.workers.control;
-                let report = worker_report::of(control, worker, process, is_leaving, &mut self.cpu_shares, now);
-                reports.push(ProcessReport { worker_script: pool.script.clone(), ..report });
-            }
-        }
-        reports
+        self.statistics.process_reports(&self.pools, drains, now)
     }
 
     /// The state of each worker with the script of its pool, without a look at /proc. All of them are leaving if the
     /// generation drains.
     pub fn process_states(&self, drains: bool) -> Vec<(Option<&str>, ReportedState)> {
-        let of_pool = |pool: &'_ WorkerPool| {
-            let state = |(worker, process)| {
-                let is_leaving = drains || pool.workers.table.is_leaving(worker);
-                worker_report::state(&pool.workers.control, worker, process, is_leaving)
-            };
-            pool.workers.table.alive().map(state).collect::<Vec<_>>()
-        };
-        self.pools
-            .iter()
-            .flat_map(|pool| of_pool(pool).into_iter().map(|state| (pool.script.as_deref(), state)))
-            .collect()
+        statistics::process_states(&self.pools, drains)
     }
 
     /// How much memory its workers have for themselves, in bytes.
@@ -235,22 +215,12 @@ impl PhpGeneration {
 
     /// The numbers of its workers.
     pub fn tally(&self) -> ProcessTally {
-        let mut tally = ProcessTally::default();
-        for WorkerPool { workers, .. } in &self.pools {
-            tally.add(workers.tally);
-            workers.ids().filter_map(|worker| workers.control.account(worker)).for_each(|account| {
-                tally.add_account(account);
-            });
-        }
-        tally.opcache = self.opcache.update(self.opcache_report());
-        tally
+        self.statistics.tally(&self.pools)
     }
 
-    /// The last numbers of opcache that its workers have reported; `None` before they have. They share it: the pool that has read it last has
-    /// the largest counters.
+    /// The last numbers of opcache that its workers have reported; `None` before they have.
     pub fn opcache_report(&self) -> Option<OpcacheNumbers> {
-        let reports = self.pools.iter().filter_map(|pool| pool.workers.control.opcache());
-        reports.max_by_key(|report| report.hits.saturating_add(report.misses))
+        statistics::opcache_report(&self.pools)
     }
 
     // The router
@@ -260,33 +230,7 @@ impl PhpGeneration {
     /// # Errors
     /// When there is no memory or no descriptor for them.
     pub fn for_router(&self) -> io::Result<Vec<(ToRouter, Vec<OwnedFd>)>> {
-        // The first pool is last: its message names the others.
-        let mut messages = Vec::new();
-        for (pool, plan) in self.pools.iter().zip(&self.plan.pools).rev() {
-            let [_, log] = self.plan.outputs.files()?;
-            let is_first = pool.id == self.id;
-            let boot = GenerationBoot {
-                id: pool.id,
-                pool_of: (!is_first).then_some(self.id),
-                pools: if is_first { self.pools.iter().skip(1).map(|pool| pool.id).collect() } else { Vec::new() },
-                application: self.plan.name.clone(),
-                geometry: pool.workers.control.geometry(),
-                spare_workers: plan.policy.spare().map(|spare| spare as u32),
-                timeout_ms: self.plan.limits.timeout.map(|timeout| timeout.as_millis() as u64),
-                queue_timeout_ms: self.plan.limits.queue_timeout.as_millis() as u64,
-                server_software: self.plan.environment.variables.get("SERVER_SOFTWARE").cloned(),
-                has_log: log.is_some(),
-            };
-            let mut descriptors = vec![pool.workers.control.memfd().try_clone_to_owned()?];
-            // In a file, because the paths may be long.
-            descriptors.push(memory_file(&serde_json::to_vec(&self.plan.release.paths)?)?);
-            descriptors.extend(self.bells()?);
-            descriptors.extend(log.map(OwnedFd::from));
-            messages.push((ToRouter::AddGeneration(boot), descriptors));
-            let started = |worker| (ToRouter::WorkerStarted { generation: pool.id, worker }, Vec::new());
-            messages.extend(pool.workers.ids().map(started));
-        }
-        Ok(messages)
+        router_messages::describe(&self.plan, &self.pools, &self.bells)
     }
 
     /// The requests of its warm-up, in a file.
@@ -387,9 +331,12 @@ impl PhpGeneration {
         }
     }
 
-    /// The prototype has closed its socket.
+    /// The prototype has closed its socket, or sent something that is no message.
     pub fn on_close(&mut self, now: Instant) {
-        self.prototype.on_close(now);
+        match self.prototype.is_broken() {
+            true => self.prototype.on_breach("it sent something that is no message", &self.plan.name),
+            false => self.prototype.on_close(now),
+        }
     }
 
     /// A message of the prototype. Code of the application may run in it, so it may send anything: one that breaks the
@@ -543,15 +490,7 @@ impl PhpGeneration {
     pub fn next_deadline(&self) -> Option<Instant> {
         let (can_fork, is_down) = (self.prototype.can_fork(), self.prototype.is_down());
         let has_prototype = self.prototype.is_up() || is_down;
-        let of_pool = |pool: &WorkerPool| {
-            let deadlines = [
-                pool.workers.next_deadline(can_fork || is_down).filter(|_| has_prototype),
-                pool.scaling.next_deadline().filter(|_| can_fork),
-                pool.overdue.next_deadline(),
-                pool.workers.boots.next_deadline(),
-            ];
-            deadlines.into_iter().flatten().min()
-        };
+        let of_pool = |pool: &WorkerPool| pool.next_deadline(has_prototype, can_fork, is_down);
         let deadlines = [
             self.prototype.next_deadline(self.oldest_fork_order()),
             self.pools.iter().filter_map(of_pool).min(),
@@ -607,15 +546,7 @@ impl PhpGeneration {
         let workers = self.pools.iter().flat_map(WorkerPool::processes);
         let stopped = prototype.into_iter().chain(workers).filter(|process| process.is_stopped_by_signal()).collect();
         for process in self.stopped.look(stopped, now) {
-            let is_prototype = prototype == Some(process);
-            let (kind, effect) = match is_prototype {
-                true => ("prototype", "no worker can be started"),
-                false => ("worker", "its request waits"),
-            };
-            let (name, pid) = (&self.plan.name, process.pid.as_raw_pid());
-            tracing::warn!(
-                "the {kind} of {name:?} (pid {pid}) is stopped by a signal, and {effect}: kill -CONT {pid} continues it"
-            );
+            stopped_processes::warn_of(process, prototype == Some(process), &self.plan.name);
         }
     }
 
@@ -634,16 +565,11 @@ impl PhpGeneration {
                 .iter()
                 .map(|pool| Ok((pool.workers.control.geometry(), pool.workers.control.memfd().try_clone_to_owned()?)))
                 .collect::<io::Result<_>>()?,
-            bells: self.bells()?,
+            bells: router_messages::clones(&self.bells)?,
             samples: self.recorder.file()?,
             // A generation that has run goes on running if a script is missing for a moment.
             checks_paths: !self.prototype.is_proven(),
         })
-    }
-
-    /// The eventfds of the router's threads, which all pools share.
-    fn bells(&self) -> io::Result<Vec<OwnedFd>> {
-        self.bells.iter().map(OwnedFd::try_clone).collect()
     }
 
     fn rotate_slow_log(&mut self, now: Instant) {

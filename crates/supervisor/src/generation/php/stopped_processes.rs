@@ -1,4 +1,4 @@
-//! Processes of an application that a signal has stopped: a warning about each. Pure.
+//! Processes of an application that a signal has stopped: a warning about each.
 //!
 //! Their user may stop them for a purpose, so they are left alone, unlike the router. A worker that is stopped holds
 //! its request, and neither its client nor the application's log shows the reason. Stops of less than [`CONFIRM`] are
@@ -45,6 +45,18 @@ impl StoppedProcesses {
         self.found = stopped;
         confirmed
     }
+}
+
+/// Logs that a signal has stopped this process of an application.
+pub fn warn_of(process: Process, is_prototype: bool, application: &str) {
+    let (kind, effect) = match is_prototype {
+        true => ("prototype", "no worker can be started"),
+        false => ("worker", "its request waits"),
+    };
+    let pid = process.pid.as_raw_pid();
+    tracing::warn!(
+        "the {kind} of {application:?} (pid {pid}) is stopped by a signal, and {effect}: kill -CONT {pid} continues it"
+    );
 }
 
 #[cfg(test)]

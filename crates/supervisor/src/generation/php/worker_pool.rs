@@ -92,6 +92,23 @@ impl WorkerPool {
         (&self.workers.control, self.workers.ids().collect())
     }
 
+    /// When it has something to do. Its workers are ordered of a prototype that runs, and counted as dead by one that is down.
+    pub fn next_deadline(&self, has_prototype: bool, can_fork: bool, is_down: bool) -> Option<Instant> {
+        let deadlines = [
+            self.workers.next_deadline(can_fork || is_down).filter(|_| has_prototype),
+            self.scaling.next_deadline().filter(|_| can_fork),
+            self.overdue.next_deadline(),
+            self.workers.boots.next_deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Its workers, each with its process, and whether it is leaving. All of them are if the generation drains.
+    pub fn alive(&self, drains: bool) -> impl Iterator<Item = (WorkerId, Option<Process>, bool)> {
+        let table = &self.workers.table;
+        table.alive().map(move |(worker, process)| (worker, process, drains || table.is_leaving(worker)))
+    }
+
     /// The processes of its workers, as far as they are known.
     pub fn processes(&self) -> impl Iterator<Item = Process> {
         self.workers.table.alive().filter_map(|(_, process)| process)

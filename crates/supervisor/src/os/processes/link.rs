@@ -25,6 +25,8 @@ pub struct ChildLink<Out, In> {
     /// Messages that the child has not read yet.
     queue: VecDeque<(Out, Vec<OwnedFd>)>,
     closed: bool,
+    /// The child has sent something that is no message.
+    is_broken: bool,
     /// Why a message could not be sent. The child lacks information then.
     failure: Option<io::Error>,
     incoming: PhantomData<fn() -> In>,
@@ -43,6 +45,7 @@ impl<Out: Serialize, In: DeserializeOwned> ChildLink<Out, In> {
             refuses_descriptors,
             queue: VecDeque::new(),
             closed: false,
+            is_broken: false,
             failure: None,
             incoming: PhantomData,
         })
@@ -81,12 +84,7 @@ impl<Out: Serialize, In: DeserializeOwned> ChildLink<Out, In> {
                 return Poll::Ready(None);
             };
             if let Ok(received) = guard.try_io(|socket| socket.get_ref().receive::<In>()) {
-                let message = received.unwrap_or_else(|error| {
-                    tracing::warn!("cannot read a control message: {error}");
-                    None
-                });
-                self.closed = message.is_none();
-                return Poll::Ready(message);
+                return Poll::Ready(self.taken(received));
             }
         }
     }
@@ -101,7 +99,26 @@ impl<Out: Serialize, In: DeserializeOwned> ChildLink<Out, In> {
         if self.closed {
             return None;
         }
-        self.socket().get_ref().receive::<In>().ok().flatten()
+        match self.socket().get_ref().receive::<In>() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            received => self.taken(received),
+        }
+    }
+
+    /// The message, if the child has sent one.
+    fn taken(&mut self, received: io::Result<Option<In>>) -> Option<In> {
+        let message = received.unwrap_or_else(|error| {
+            tracing::warn!("cannot read a control message: {error}");
+            self.is_broken = true;
+            None
+        });
+        self.closed = message.is_none();
+        message
+    }
+
+    /// Whether the child has sent something that is no message. Nothing is read after that.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
     /// Sends queued messages.

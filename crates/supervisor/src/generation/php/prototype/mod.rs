@@ -239,6 +239,11 @@ impl Prototype {
         self.process_mut()?.link.as_mut()?.try_receive()
     }
 
+    /// Whether it has sent something that is no message.
+    pub fn is_broken(&self) -> bool {
+        self.process().and_then(|process| process.link.as_ref()).is_some_and(|link| link.is_broken())
+    }
+
     /// Sends a message, if it has not been asked to exit.
     pub fn send(&mut self, message: ToPrototype) {
         if let Some(link) = self.process_mut().and_then(|process| process.link.as_mut()) {
