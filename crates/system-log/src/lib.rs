@@ -138,19 +138,22 @@ impl Shared {
         while let Some(record) = self.next() {
             let mut pause = FIRST_PAUSE;
             loop {
+                let was_open = connection.is_some();
                 match self.send(&mut connection, &record) {
                     Ok(()) => {
-                        reporter.sent(self.name, &mut self.lock().lost);
+                        reporter.sent(self);
                         break;
                     }
                     Err(error) => {
                         connection = None;
                         reporter.failed(self, &error);
-                        if !self.wait(pause) {
-                            self.lock().lost += 1;
+                        if self.wait(pause) {
+                            pause = (pause * 2).min(MAX_PAUSE);
+                        } else if !was_open {
+                            // A new connection failed, too, and the log is gone.
+                            self.lose(1);
                             break;
                         }
-                        pause = (pause * 2).min(MAX_PAUSE);
                     }
                 }
             }
@@ -205,16 +208,20 @@ impl Shared {
         if queue.closed {
             return false;
         }
-        let waits = |queue: &mut Queue| !queue.closed && !queue.hurried;
         // A process that is about to exit must not make this thread spin.
-        let pause = if queue.hurried { FIRST_PAUSE } else { pause };
-        let (queue, _) = match queue.hurried {
-            true => self.changed.wait_timeout_while(queue, pause, |queue| !queue.closed),
-            false => self.changed.wait_timeout_while(queue, pause, waits),
-        }
-        .unwrap_or_else(PoisonError::into_inner);
-        drop(queue);
+        let was_hurried = queue.hurried;
+        let pause = if was_hurried { FIRST_PAUSE } else { pause };
+        let waits = |queue: &mut Queue| !queue.closed && (was_hurried || !queue.hurried);
+        drop(self.changed.wait_timeout_while(queue, pause, waits));
         true
+    }
+
+    /// Gives up all records of a log that is gone, and `more`: each attempt may take seconds.
+    fn lose(&self, more: u64) {
+        let mut queue = self.lock();
+        queue.lost += more + queue.records.len() as u64;
+        queue.records.clear();
+        queue.bytes = 0;
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -238,18 +245,20 @@ impl Reporter {
         );
     }
 
-    /// `lost` is set back when its number was logged.
-    fn sent(&mut self, name: &str, lost: &mut u64) {
-        if std::mem::take(&mut self.is_away)
-            || *lost > 0 && self.last.is_none_or(|last| last.elapsed() >= REPORT_INTERVAL)
-        {
-            if *lost > 0 {
-                self.last = Some(Instant::now());
+    fn sent(&mut self, shared: &Shared) {
+        let was_away = std::mem::take(&mut self.is_away);
+        let is_due = was_away || self.last.is_none_or(|last| last.elapsed() >= REPORT_INTERVAL);
+        // Nothing is logged while the queue is locked.
+        let lost = if is_due { std::mem::take(&mut shared.lock().lost) } else { 0 };
+        if lost > 0 {
+            self.last = Some(Instant::now());
+        }
+        match (was_away, lost) {
+            (false, 0) => {}
+            (true, _) => tracing::warn!("{} is written again; {lost} lines are lost", shared.name),
+            (false, _) => {
+                tracing::warn!("{lost} lines of {} are lost: the queue was full, or they were too long", shared.name);
             }
-            tracing::warn!(
-                lines = std::mem::take(lost),
-                "{name} is written again; the number of lost lines is in `lines`"
-            );
         }
     }
 }
