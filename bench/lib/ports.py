@@ -17,10 +17,6 @@ def wait_for_port(port, process, log):
     _wait(socket.AF_INET, ("127.0.0.1", port), process, log)
 
 
-def wait_for_socket(path, process, log):
-    _wait(socket.AF_UNIX, str(path), process, log)
-
-
 def _wait(family, address, process, log, timeout=60.0):
     """Raises with the end of the log if the process exits or the timeout passes."""
     deadline = time.monotonic() + timeout

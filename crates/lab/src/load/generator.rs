@@ -7,7 +7,8 @@ use super::connection::Endpoint;
 use super::schedule::Schedule;
 use super::tally::Tally;
 use super::target::{Mix, Target};
-use super::worker::{self, Control, Prepared, Requests};
+use super::thread_load::{Prepared, Requests, ThreadPace};
+use super::worker::{self, Control};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -165,15 +166,15 @@ fn prepare(load: &Load) -> Requests {
 }
 
 /// A thread's share of the load.
-fn share(pace: &Pace, number: usize, threads: usize) -> worker::Pace {
+fn share(pace: &Pace, number: usize, threads: usize) -> ThreadPace {
     let part = |whole: u64| whole / threads as u64 + u64::from((number as u64) < whole % threads as u64);
     match pace {
-        Pace::Open { schedule, connections } => worker::Pace::Open {
+        Pace::Open { schedule, connections } => ThreadPace::Open {
             moments: Box::new(schedule.moments().skip(number).step_by(threads)),
             connections: part((*connections).max(1).into()) as usize,
             end: schedule.length(),
         },
-        Pace::Closed { connections, length, requests } => worker::Pace::Closed {
+        Pace::Closed { connections, length, requests } => ThreadPace::Closed {
             clients: part((*connections).max(1).into()) as usize,
             end: length.unwrap_or(Duration::MAX),
             requests: requests.map_or(u64::MAX, part),
@@ -191,7 +192,7 @@ fn pin(cores: &[u32]) -> Result<(), String> {
         .map_err(|error| format!("the load generator cannot run on the cores {cores:?}: {error}"))
 }
 
-fn run_worker(requests: &Requests, pace: worker::Pace, start: Instant, control: Control) -> Result<Tally, String> {
+fn run_worker(requests: &Requests, pace: ThreadPace, start: Instant, control: Control) -> Result<Tally, String> {
     let beats: Sender<Beat> = control.beats.clone();
     let result = worker::run(requests, pace, start, control);
     drop(beats);

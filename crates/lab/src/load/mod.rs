@@ -8,7 +8,7 @@
 //! - [`schedule`]: the notation of open loops; [`duration`]: the notation of times
 //! - [`target`]: the requests and the checks of their responses; [`recorded`]: requests from an access log or a HAR
 //! - [`response`]: a parser of HTTP/1.1 responses; [`connection`]: one connection
-//! - [`worker`]: a thread with an event loop
+//! - [`worker`]: a thread with an event loop; [`thread_load`]: what it sends
 //! - [`single`]: one request, for checks
 //! - [`tally`]: counts outcomes and times; [`autostop`]: conditions that end a load before its time
 //! - [`generator`]: runs the threads of a load
@@ -23,6 +23,7 @@ pub mod schedule;
 pub mod single;
 pub mod tally;
 pub mod target;
+pub mod thread_load;
 pub mod worker;
 
 pub use generator::{Load, Outcome, Pace, Progress, Stop, run};

@@ -5,10 +5,10 @@
 //! request is due, because the timeout of `epoll_wait` is too coarse for that.
 
 use super::autostop::Beat;
-use super::connection::{Connection, Endpoint, Request, State, Written};
+use super::connection::{Connection, Request, State, Written};
 use super::response::Reading;
 use super::tally::{Exchange, Failure, Tally};
-use super::target::{Mix, Target};
+use super::thread_load::{Requests, ThreadPace};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::OwnedFd;
@@ -22,56 +22,6 @@ use std::iter::Peekable;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
-
-/// The requests of a load, ready to be written.
-#[derive(Debug)]
-pub struct Requests {
-    /// The server.
-    pub endpoint: Endpoint,
-    /// The targets.
-    pub targets: Vec<Prepared>,
-    /// Their mix.
-    pub mix: Mix,
-    /// Whether connections are used again.
-    pub keep_alive: bool,
-    /// The time-out of a request.
-    pub timeout: Duration,
-    /// Whether each client returns the cookies that it received.
-    pub keeps_cookies: bool,
-    /// The values of `Cookie` of the clients, in turn; empty: none.
-    pub sessions: Vec<String>,
-}
-
-/// A target and the bytes of its request.
-#[derive(Debug)]
-pub struct Prepared {
-    /// The target.
-    pub target: Target,
-    /// The head without its empty line.
-    pub head: Vec<u8>,
-}
-
-/// When a thread sends.
-pub enum Pace {
-    /// At these times.
-    Open {
-        /// Since the start.
-        moments: Box<dyn Iterator<Item = Duration> + Send>,
-        /// The limit of connections.
-        connections: usize,
-        /// The end of the schedule.
-        end: Duration,
-    },
-    /// After the response to the last request.
-    Closed {
-        /// The number of clients.
-        clients: usize,
-        /// No request is sent after this time.
-        end: Duration,
-        /// The number of requests.
-        requests: u64,
-    },
-}
 
 /// A worker's communication with the generator.
 pub struct Control<'a> {
@@ -141,11 +91,11 @@ struct Worker<'a> {
 ///
 /// # Errors
 /// The kernel gives no epoll or timer descriptor.
-pub fn run(requests: &Requests, pace: Pace, start: Instant, control: Control) -> Result<Tally, String> {
+pub fn run(requests: &Requests, pace: ThreadPace, start: Instant, control: Control) -> Result<Tally, String> {
     let describe = |error: Errno| format!("the load generator cannot start: {error}");
     let (is_open_loop, slots, end, remaining, moments) = match pace {
-        Pace::Open { moments, connections, end } => (true, connections, end, 0, moments),
-        Pace::Closed { clients, end, requests } => {
+        ThreadPace::Open { moments, connections, end } => (true, connections, end, 0, moments),
+        ThreadPace::Closed { clients, end, requests } => {
             (false, clients, end, requests, Box::new(std::iter::empty()) as Box<dyn Iterator<Item = Duration> + Send>)
         }
     };

@@ -21,7 +21,7 @@ pub struct Role {
 /// The processes of a role.
 #[derive(Clone, Debug)]
 pub enum Processes {
-    /// Those whose title matches.
+    /// The processes whose title matches.
     Titled(Regex),
     /// The processes that the lab started.
     Started,

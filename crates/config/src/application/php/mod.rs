@@ -154,28 +154,30 @@ impl PhpApplication {
     }
 }
 
+/// The PHP application of this JSON object, in a configuration of its own.
+#[cfg(test)]
+fn parsed(application: &str) -> Result<PhpApplication, String> {
+    let text = format!(r#"{{"applications": {{"x": {application}}}}}"#);
+    let mut configuration = crate::Configuration::parse(&text).map_err(|error| error.to_string())?;
+    match configuration.applications.remove("x") {
+        Some(crate::Application::Php(application)) => Ok(*application),
+        other => panic!("no PHP application: {other:?}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Application, Configuration};
+    use crate::Configuration;
     use std::collections::BTreeMap;
 
-    fn parse(application: &str) -> Result<PhpApplication, String> {
-        let text = format!(r#"{{"applications": {{"x": {application}}}}}"#);
-        let mut configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
-        match configuration.applications.remove("x") {
-            Some(Application::Php(application)) => Ok(*application),
-            other => panic!("no PHP application: {other:?}"),
-        }
-    }
-
     fn with(option: &str) -> Result<PhpApplication, String> {
-        parse(&format!(r#"{{"type": "php", "root": "/srv", {option}}}"#))
+        parsed(&format!(r#"{{"type": "php", "root": "/srv", {option}}}"#))
     }
 
     #[test]
     fn an_application_needs_only_a_type_and_a_root() {
-        let application = parse(r#"{"type": "php", "root": "/srv"}"#).expect("application");
+        let application = parsed(r#"{"type": "php", "root": "/srv"}"#).expect("application");
         assert_eq!(application.php_version, None);
         assert_eq!(application.processes, Processes::default());
         assert_eq!((application.limits, application.isolation), (Limits::default(), Isolation::default()));
@@ -261,7 +263,7 @@ mod tests {
             assert_eq!(with(option), Err(format!("applications/x/{expected}")), "{option}");
         }
         assert_eq!(
-            parse(r#"{"root": "/srv"}"#),
+            parsed(r#"{"root": "/srv"}"#),
             Err("applications/x: \"type\" is missing; add \"type\": \"php\"".to_owned())
         );
         assert_eq!(
@@ -272,7 +274,7 @@ mod tests {
 
     #[test]
     fn another_language_is_rejected_before_its_options() {
-        let error = parse(r#"{"type": "python 3.11", "module": "wsgi"}"#).expect_err("python");
+        let error = parsed(r#"{"type": "python 3.11", "module": "wsgi"}"#).expect_err("python");
         assert!(error.starts_with("applications/x/type: \"python 3.11\" is not PHP"), "{error}");
     }
 }

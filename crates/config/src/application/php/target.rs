@@ -97,15 +97,11 @@ fn read_script(node: &Node<'_>) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Application, Configuration, PhpApplication};
+    use crate::PhpApplication;
+    use crate::application::php::parsed;
 
     fn parse(options: &str) -> Result<PhpApplication, String> {
-        let text = format!(r#"{{"applications": {{"x": {{"type": "php", {options}}}}}}}"#);
-        let mut configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
-        match configuration.applications.remove("x") {
-            Some(Application::Php(application)) => Ok(*application),
-            other => panic!("no PHP application: {other:?}"),
-        }
+        parsed(&format!(r#"{{"type": "php", {options}}}"#))
     }
 
     fn target(script: Option<&str>, index: &str, front_controller: Option<&str>) -> ScriptTarget {

@@ -42,15 +42,11 @@ impl WorkerMode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Application, Configuration, PhpApplication};
+    use crate::PhpApplication;
+    use crate::application::php::parsed;
 
     fn parse(options: &str) -> Result<PhpApplication, String> {
-        let text = format!(r#"{{"applications": {{"x": {{"type": "php", "root": "/srv/shop", {options}}}}}}}"#);
-        let mut configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
-        match configuration.applications.remove("x") {
-            Some(Application::Php(application)) => Ok(*application),
-            other => panic!("no PHP application: {other:?}"),
-        }
+        parsed(&format!(r#"{{"type": "php", "root": "/srv/shop", {options}}}"#))
     }
 
     #[test]

@@ -18,9 +18,8 @@ pub const MAX_WORKER_SCRIPTS: usize = 16;
 pub struct MatchedScript {
     /// The script, relative to the root, without `..`.
     pub script: String,
-    /// `match`: the paths of its requests. `None`: the requests that would run this script in classic mode.
-    pub paths: Option<Patterns>,
-    /// The same as they are written.
+    /// `match`: the patterns of its requests' paths, as they are written. `None`: the requests that would run this script in
+    /// classic mode.
     pub patterns: Option<Vec<String>>,
     /// The number of its workers; `None`: as for the application's other requests.
     pub processes: Option<Processes>,
@@ -70,24 +69,21 @@ impl MatchedScript {
         }
         let object = node.object(&OPTIONS)?;
         let script = object.require("script", "the worker script, relative to the root")?.path_below("the root")?;
-        let paths = object.read("match", |node| Patterns::read(node, PatternSubject::Uri, scope))?;
+        // The router compiles them again.
+        object.read("match", |node| Patterns::read(node, PatternSubject::Uri, scope))?;
         let patterns = object.read("match", |node| node.one_or_many(Node::string))?;
-        Ok(Self { script, paths, patterns, processes: object.read("processes", Processes::read)? })
+        Ok(Self { script, patterns, processes: object.read("processes", Processes::read)? })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Application, Configuration, PhpApplication};
+    use crate::PhpApplication;
+    use crate::application::php::parsed;
 
     fn parse(options: &str) -> Result<PhpApplication, String> {
-        let text = format!(r#"{{"applications": {{"x": {{"type": "php", "root": "/srv/shop", {options}}}}}}}"#);
-        let mut configuration = Configuration::parse(&text).map_err(|error| error.to_string())?;
-        match configuration.applications.remove("x") {
-            Some(Application::Php(application)) => Ok(*application),
-            other => panic!("no PHP application: {other:?}"),
-        }
+        parsed(&format!(r#"{{"type": "php", "root": "/srv/shop", {options}}}"#))
     }
 
     #[test]
@@ -100,10 +96,9 @@ mod tests {
         assert_eq!((target.script.as_deref(), target.front_controller.as_deref()), (None, Some("index.php")));
         let [api, index] = &application.worker_scripts[..] else { panic!("two scripts") };
         assert_eq!((api.script.as_str(), api.processes), ("api.php", Some(Processes::Fixed(3))));
-        assert_eq!((index.script.as_str(), index.processes, &index.paths), ("index.php", None, &None));
+        assert_eq!((index.script.as_str(), index.processes, &index.patterns), ("index.php", None, &None));
+        let written = Patterns::of_paths(api.patterns.as_deref().unwrap_or_default()).expect("patterns");
         for (path, expected) in [("/api/x", true), ("/api/old/x", false), ("/apis", false), ("/", false)] {
-            assert_eq!(api.paths.as_ref().map(|paths| paths.matches(path.as_bytes())), Some(expected), "{path}");
-            let written = Patterns::of_paths(api.patterns.as_deref().unwrap_or_default()).expect("patterns");
             assert_eq!(written.matches(path.as_bytes()), expected, "{path}");
         }
     }
