@@ -1,13 +1,16 @@
 //! The router's process and its event-loop threads.
 //!
 //! - `router_process`: the control thread, which passes the supervisor's messages on as a `command` to each thread
+//! - `generations`: those that it knows; `prepared`: a configuration that was checked
 //! - `thread`: an event loop, with its `connections`, its `ports` to generations, and its listeners; `client`: the
 //!   beginning of a connection
 
 mod client;
 mod command;
 mod connections;
+mod generations;
 mod ports;
+mod prepared;
 mod router_process;
 mod thread;
 

@@ -4,22 +4,23 @@
 //! The end of file of the control socket is the supervisor's death: the process exits with it. An event-loop thread that
 //! ends by itself takes the process with it, and the supervisor starts another.
 
-use crate::access::{ConnectionLimits, RateLimits, UserFiles};
+use crate::access::{ConnectionLimits, RateLimits};
 use crate::backends::fastcgi::FastCgiGeneration;
 use crate::backends::php::{SharedGeneration, WarmUpOrder};
 use crate::backends::proxy::{HealthStates, HttpGeneration, UpstreamTlsConfigs};
 use crate::backends::roadrunner::RoadRunnerGeneration;
 use crate::dispatch::{Pins, Snapshot};
-use crate::file_access::{check_standard_error, watch_mounts, within_deadline};
+use crate::file_access::{check_standard_error, watch_mounts};
 use crate::net::accept::Listening;
 use crate::net::connection_limit::ConnectionLimit;
 use crate::net::load::Load;
 use crate::net::tls::{CertificatePems, TlsConfigs, challenges};
 use crate::process::command::{Reconfiguration, ThreadCommand};
+use crate::process::generations::Generations;
+use crate::process::prepared::{PreparedConfiguration, check_body_folder, load_error_pages, read_user_files};
 use crate::process::thread::{self, Setup};
 use crate::report::{AbortOnPanic, SupervisorLink, inject, write_last_lines};
 use crate::request::application_log::ApplicationLog;
-use crate::response::error_pages::LoadedErrorPages;
 use howdah_channel::{Counters, RouterEnd};
 use howdah_config::Configuration;
 use howdah_protocol::child::inherited::CONTROL_FD;
@@ -41,7 +42,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::mpsc;
 
@@ -60,19 +61,7 @@ struct RouterProcess {
     upstream_health: HealthStates,
     /// Whether the threads have a configuration already.
     has_configuration: bool,
-    /// Generations that no configuration has named yet.
-    arriving: BTreeMap<u64, Arc<SharedGeneration>>,
-    /// All generations that are in use.
-    generations: Vec<Weak<SharedGeneration>>,
-    /// The same of HTTP applications.
-    http_arriving: BTreeMap<u64, Arc<HttpGeneration>>,
-    http_generations: Vec<Weak<HttpGeneration>>,
-    /// The same of RoadRunner applications.
-    roadrunner_arriving: BTreeMap<u64, Arc<RoadRunnerGeneration>>,
-    roadrunner_generations: Vec<Weak<RoadRunnerGeneration>>,
-    /// The same of FastCGI applications.
-    fastcgi_arriving: BTreeMap<u64, Arc<FastCgiGeneration>>,
-    fastcgi_generations: Vec<Weak<FastCgiGeneration>>,
+    generations: Generations,
 }
 
 type Descriptors = std::vec::IntoIter<OwnedFd>;
@@ -156,14 +145,7 @@ impl RouterProcess {
             upstream_tls: UpstreamTlsConfigs::default(),
             upstream_health: HealthStates::default(),
             has_configuration: false,
-            arriving: BTreeMap::new(),
-            generations: Vec::new(),
-            http_arriving: BTreeMap::new(),
-            http_generations: Vec::new(),
-            roadrunner_arriving: BTreeMap::new(),
-            roadrunner_generations: Vec::new(),
-            fastcgi_arriving: BTreeMap::new(),
-            fastcgi_generations: Vec::new(),
+            generations: Generations::default(),
         })
     }
 
@@ -179,41 +161,33 @@ impl RouterProcess {
                 }
             }
             ToRouter::AddHttpGeneration(boot) => {
-                let generation = Arc::new(HttpGeneration::new(&boot, &self.supervisor)?);
-                self.http_generations.push(Arc::downgrade(&generation));
-                self.http_arriving.insert(generation.id, generation);
+                self.generations.http.add(HttpGeneration::new(&boot, &self.supervisor)?);
             }
             ToRouter::HttpProcess { generation, index, address, is_ready } => {
-                let mut known = self.each_http_generation().filter(|known| known.id == generation);
-                known.try_for_each(|known| known.set_ready(index, &address, is_ready))?;
+                if let Some(known) = self.generations.http.find(generation) {
+                    known.set_ready(index, &address, is_ready)?;
+                }
             }
             ToRouter::AddRoadRunnerGeneration(boot) => {
-                let generation = Arc::new(RoadRunnerGeneration::new(boot, &self.supervisor));
-                self.roadrunner_generations.push(Arc::downgrade(&generation));
-                self.roadrunner_arriving.insert(generation.id, generation);
+                self.generations.roadrunner.add(RoadRunnerGeneration::new(boot, &self.supervisor));
             }
             ToRouter::AddFastCgiGeneration(boot) => {
-                let generation = Arc::new(FastCgiGeneration::new(boot, &self.supervisor)?);
-                self.fastcgi_generations.push(Arc::downgrade(&generation));
-                self.fastcgi_arriving.insert(generation.id, generation);
+                self.generations.fastcgi.add(FastCgiGeneration::new(boot, &self.supervisor)?);
             }
             ToRouter::RoadRunnerWorkerReady { generation, worker } => {
-                if let Some(known) = self.roadrunner_generation(generation) {
+                if let Some(known) = self.generations.roadrunner.find(generation) {
                     known.worker_ready(worker, descriptors)?;
                 }
             }
             ToRouter::RoadRunnerWorkerGone { generation, worker } => {
-                self.roadrunner_generation(generation).iter().for_each(|known| known.worker_gone(worker));
+                self.generations.roadrunner.find(generation).iter().for_each(|known| known.worker_gone(worker));
             }
             ToRouter::RetireRoadRunnerWorker { generation, worker } => {
-                self.roadrunner_generation(generation).iter().for_each(|known| known.retire_worker(worker));
+                self.generations.roadrunner.find(generation).iter().for_each(|known| known.retire_worker(worker));
             }
             ToRouter::WarmUp { generation, each_worker } => self.warm_up(generation, each_worker, descriptors)?,
             ToRouter::DropGeneration { generation } => {
-                self.arriving.remove(&generation);
-                self.http_arriving.remove(&generation);
-                self.roadrunner_arriving.remove(&generation);
-                self.fastcgi_arriving.remove(&generation);
+                self.generations.forget(generation);
                 self.send_to_all(|| ThreadCommand::Forget(generation));
             }
             ToRouter::Configure(new) => self.configure(&new, descriptors)?,
@@ -226,18 +200,14 @@ impl RouterProcess {
             }
             ToRouter::ReplaceCertificates => self.replace_certificates(next(&mut descriptors)?)?,
             ToRouter::WorkerStarted { generation, worker } => {
-                self.each_generation()
-                    .filter(|known| known.id == generation)
-                    .for_each(|known| known.worker_started(worker));
+                self.generations.php.find(generation).iter().for_each(|known| known.worker_started(worker));
             }
             ToRouter::WorkerDied { generation, worker, killer } => {
-                self.each_generation()
-                    .filter(|known| known.id == generation)
-                    .for_each(|known| known.worker_died(worker));
+                self.generations.php.find(generation).iter().for_each(|known| known.worker_died(worker));
                 self.send_to_all(|| ThreadCommand::WorkerDied(generation, worker, killer));
             }
             ToRouter::WorkersReplaced { generation } => {
-                self.each_generation().filter(|known| known.id == generation).for_each(|g| g.workers_replaced());
+                self.generations.php.find(generation).iter().for_each(|known| known.workers_replaced());
             }
             ToRouter::ReopenAccessLog => {
                 let file = Arc::new(File::from(next(&mut descriptors)?));
@@ -263,23 +233,23 @@ impl RouterProcess {
         let id = boot.id;
         let log = if boot.has_log { descriptors.next_back() } else { None };
         let log = log.map(|file| ApplicationLog::new(File::from(file)));
-        let pools = boot.pools.iter().map(|id| self.arriving.remove(id));
+        let arriving = &mut self.generations.php;
+        let pools = boot.pools.iter().map(|id| arriving.take_arriving(*id));
         let pools: Option<Vec<_>> = pools.collect();
         let pools = pools.ok_or_else(|| io::Error::other(format!("a pool of generation {id} is not known")))?;
         let whole = boot.pool_of.unwrap_or(id);
-        let arrived = self.arriving.values().find(|arrived| arrived.is_of(whole));
+        let arrived = self.generations.php.arriving().find(|arrived| arrived.is_of(whole));
         let sibling = pools.first().or(arrived).map(Arc::as_ref);
         let generation = SharedGeneration::new(boot, channel, descriptors.collect(), &self.supervisor, sibling);
-        let generation = Arc::new(generation.with(paths, log).with_pools(pools)?);
-        self.generations.push(Arc::downgrade(&generation));
-        self.arriving.insert(id, generation);
+        let generation = generation.with(paths, log).with_pools(pools)?;
+        self.generations.php.add(generation);
         Ok(())
     }
 
     /// One thread has the generation answer its first requests.
     fn warm_up(&self, id: u64, each_worker: bool, mut descriptors: Descriptors) -> io::Result<()> {
         let requests: Vec<WarmUpRequest> = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
-        let known = self.each_generation().find(|generation| generation.id == id);
+        let known = self.generations.php.find(id);
         let generation = known.ok_or_else(|| io::Error::other(format!("generation {id} is not known")))?;
         let thread = id as usize % self.commands.len();
         let order = WarmUpOrder { generation, requests, each_worker, supervisor: self.supervisor.clone() };
@@ -295,63 +265,14 @@ impl RouterProcess {
         let access_log = if new.access_log { Some(Arc::new(File::from(next(&mut descriptors)?))) } else { None };
         let version = new.version;
         inject("configuration", &format!("configuration {version}"));
-        let configuration = match Configuration::parse(&text) {
-            Ok(configuration) => configuration,
-            Err(error) => {
-                self.supervisor.send(&FromRouter::Rejected { version, reason: error.to_string() });
-                return Ok(());
-            }
-        };
-        // A router that replaces another serves nevertheless: only some bodies need this folder.
-        const BODY_TEMP_PATH: &str = "settings/http/body_temp_path";
-        if let Some(folder) = configuration.settings.http.body_temp_path.clone().filter(|_| self.has_configuration)
-            && let Err(reason) = within_deadline(BODY_TEMP_PATH, move || {
-                let advice = "let the router's user write there, or choose another folder";
-                let problem = |error| format!("{BODY_TEMP_PATH}: no file can be made in {folder:?}: {error}; {advice}");
-                tempfile::tempfile_in(&folder).map(drop).map_err(problem)
-            })
-        {
-            self.supervisor.send(&FromRouter::Rejected { version, reason });
-            return Ok(());
-        }
-        let pages = configuration.settings.http.error_pages.clone();
-        let pages = within_deadline("settings/http/error_pages", move || LoadedErrorPages::load(&pages));
-        let error_pages = match pages {
-            Ok(pages) => pages,
-            Err(reason) if self.has_configuration => {
-                self.supervisor.send(&FromRouter::Rejected { version, reason });
-                return Ok(());
-            }
-            Err(reason) => {
-                tracing::error!("{reason}; errors have howdah's own pages");
-                LoadedErrorPages::default()
-            }
-        };
-        let sends_logs = configuration.settings.telemetry.as_ref().is_some_and(|telemetry| telemetry.logs);
-        let user_files = UserFiles::of(&configuration);
-        let files = user_files.clone();
-        if let Err(reason) = within_deadline("basic_auth/user_file", move || files.read()) {
-            if self.has_configuration {
-                self.supervisor.send(&FromRouter::Rejected { version, reason });
-                return Ok(());
-            }
-            tracing::error!("{reason}; requests with a password are answered 500 until then");
-        }
-        let upstream_tls = self.upstream_tls.update(&configuration, &certificates, !self.has_configuration);
-        let upstream_tls = match upstream_tls {
-            Ok(tls) => tls,
+        let prepared = match self.prepare(&text, &certificates) {
+            Ok(prepared) => prepared,
             Err(reason) => {
                 self.supervisor.send(&FromRouter::Rejected { version, reason });
                 return Ok(());
             }
         };
-        let tls = match self.tls.update(&configuration, &certificates) {
-            Ok(tls) => tls,
-            Err(reason) => {
-                self.supervisor.send(&FromRouter::Rejected { version, reason });
-                return Ok(());
-            }
-        };
+        let PreparedConfiguration { configuration, user_files, error_pages, upstream_tls, tls } = prepared;
         let tls: Vec<_> = new.listeners.iter().zip(tls).filter_map(|(id, config)| Some((*id, config?))).collect();
         self.tls_listeners = tls.iter().map(|(id, _)| *id).collect();
         let tls = tls.into_iter().collect();
@@ -361,25 +282,11 @@ impl RouterProcess {
             new.quic_sockets.iter().filter_map(|(listener, id)| Some((*listener, self.quic_sockets.get(id)?)));
         let quic_sockets = quic_sockets.map(|(listener, socket)| Ok((listener, socket.try_clone()?)));
         let quic_sockets: BTreeMap<u64, UdpSocket> = quic_sockets.collect::<io::Result<_>>()?;
-        let (mut generations, mut http_generations) = (BTreeMap::new(), BTreeMap::new());
-        let (mut roadrunner_generations, mut fastcgi_generations) = (BTreeMap::new(), BTreeMap::new());
-        for (application, id) in &new.generations {
-            if let Some(known) = self.each_http_generation().find(|generation| generation.id == *id) {
-                http_generations.insert(application.clone(), known);
-                continue;
-            }
-            if let Some(known) = self.roadrunner_generation(*id) {
-                roadrunner_generations.insert(application.clone(), known);
-                continue;
-            }
-            if let Some(known) = self.each_fastcgi_generation().find(|generation| generation.id == *id) {
-                fastcgi_generations.insert(application.clone(), known);
-                continue;
-            }
-            let known = self.each_generation().find(|generation| generation.id == *id);
-            let known = known.ok_or_else(|| io::Error::other(format!("generation {id} is not known")))?;
-            generations.insert(application.clone(), known);
-        }
+        self.generations.check_known(&new.generations)?;
+        let generations = self.generations.php.of(&new.generations);
+        howdah_telemetry::logs::set_on(
+            configuration.settings.telemetry.as_ref().is_some_and(|telemetry| telemetry.logs),
+        );
         self.upstream_health.update(&configuration);
         let reconfiguration = Reconfiguration {
             snapshot: Arc::new(Snapshot {
@@ -390,9 +297,9 @@ impl RouterProcess {
                 upstream_health: self.upstream_health.clone(),
                 pins: Pins::of(generations.values().map(|generation| (generation.id, &generation.paths))),
                 generations,
-                http_generations,
-                roadrunner_generations,
-                fastcgi_generations,
+                http_generations: self.generations.http.of(&new.generations),
+                roadrunner_generations: self.generations.roadrunner.of(&new.generations),
+                fastcgi_generations: self.generations.fastcgi.of(&new.generations),
                 rate_limits: RateLimits::default(),
                 connection_limits: ConnectionLimits::default(),
                 user_files,
@@ -403,22 +310,30 @@ impl RouterProcess {
             quic_sockets: Arc::new(quic_sockets),
             done: Arc::new(self.supervisor.send_on_drop(FromRouter::Configured { version })),
         };
-        howdah_telemetry::logs::set_on(sends_logs);
         self.has_configuration = true;
         for (index, commands) in self.commands.iter().enumerate() {
             inject("configure", &format!("event loop {index}"));
             // A thread that has drained receives nothing.
             let _ = commands.send(ThreadCommand::Configure(reconfiguration.clone()));
         }
-        self.arriving.retain(|id, _| !new.generations.values().any(|named| named == id));
-        self.generations.retain(|generation| generation.strong_count() > 0);
-        self.http_arriving.retain(|id, _| !new.generations.values().any(|named| named == id));
-        self.http_generations.retain(|generation| generation.strong_count() > 0);
-        self.roadrunner_arriving.retain(|id, _| !new.generations.values().any(|named| named == id));
-        self.roadrunner_generations.retain(|generation| generation.strong_count() > 0);
-        self.fastcgi_arriving.retain(|id, _| !new.generations.values().any(|named| named == id));
-        self.fastcgi_generations.retain(|generation| generation.strong_count() > 0);
+        self.generations.configured(&new.generations);
         Ok(())
+    }
+
+    /// Checks a configuration, and loads its files. Returns the reason why it cannot be served.
+    fn prepare(&mut self, text: &str, certificates: &CertificatePems) -> Result<PreparedConfiguration, String> {
+        let is_replacement = !self.has_configuration;
+        let configuration = Configuration::parse(text).map_err(|error| error.to_string())?;
+        if !is_replacement {
+            check_body_folder(&configuration)?;
+        }
+        Ok(PreparedConfiguration {
+            error_pages: load_error_pages(&configuration, is_replacement)?,
+            user_files: read_user_files(&configuration, is_replacement)?,
+            upstream_tls: self.upstream_tls.update(&configuration, certificates, is_replacement)?,
+            tls: self.tls.update(&configuration, certificates)?,
+            configuration,
+        })
     }
 
     /// Passes the listeners' settings with other certificates on to the threads. Connections keep theirs.
@@ -438,43 +353,8 @@ impl RouterProcess {
         let (upstream_troubles, upstream_active) = (self.upstream_health.troubles(), self.upstream_health.active());
         let mut report = RouterLoad { upstream_troubles, upstream_active, ..RouterLoad::default() };
         self.loads.iter().for_each(|load| load.add_to(&mut report));
-        for generation in self.each_generation() {
-            report.requests_active.insert(generation.id, generation.active_requests());
-            report.requests_waiting.insert(generation.id, generation.waiting_requests());
-            report.requests_rejected.insert(generation.id, generation.rejected_requests());
-        }
-        for generation in self.each_http_generation() {
-            report.requests_active.insert(generation.id, generation.active_requests());
-            report.requests_waiting.insert(generation.id, generation.waiting_requests());
-        }
-        for generation in self.roadrunner_generations.iter().filter_map(Weak::upgrade) {
-            report.requests_active.insert(generation.id, generation.active_requests());
-            report.requests_waiting.insert(generation.id, generation.waiting_requests());
-            report.requests_rejected.insert(generation.id, generation.rejected_requests());
-        }
-        for generation in self.each_fastcgi_generation() {
-            report.requests_active.insert(generation.id, generation.active_requests());
-            report.requests_waiting.insert(generation.id, generation.waiting_requests());
-            report.requests_rejected.insert(generation.id, generation.rejected_requests());
-            report.fastcgi_servers.insert(generation.id, generation.load());
-        }
+        self.generations.add_to(&mut report);
         report
-    }
-
-    fn each_fastcgi_generation(&self) -> impl Iterator<Item = Arc<FastCgiGeneration>> {
-        self.fastcgi_generations.iter().filter_map(Weak::upgrade)
-    }
-
-    fn roadrunner_generation(&self, id: u64) -> Option<Arc<RoadRunnerGeneration>> {
-        self.roadrunner_generations.iter().filter_map(Weak::upgrade).find(|generation| generation.id == id)
-    }
-
-    fn each_http_generation(&self) -> impl Iterator<Item = Arc<HttpGeneration>> {
-        self.http_generations.iter().filter_map(Weak::upgrade)
-    }
-
-    fn each_generation(&self) -> impl Iterator<Item = Arc<SharedGeneration>> {
-        self.generations.iter().filter_map(Weak::upgrade)
     }
 
     fn send_to_all(&self, command: impl Fn() -> ThreadCommand) {
