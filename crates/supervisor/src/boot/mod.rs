@@ -45,7 +45,6 @@ use tokio::sync::mpsc;
 /// # Errors
 /// One sentence for the person at the terminal.
 pub fn boot(start: Start) -> Result<Supervisor, String> {
-    let system = |error: std::io::Error| format!("the supervisor cannot start: {error}");
     // First: once the control socket and the pid file exist, other programs may send signals.
     let signals = Signals::listen().map_err(system)?;
     let runtime_folder = start.runtime_dir.clone().map(RuntimeFolder::new);
@@ -58,16 +57,9 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         SocketFolder::remove_abandoned();
     }
     // A check leaves the state directory to the howdah that runs.
-    let state_dir = start.state_dir.as_deref();
-    let state = state_dir.filter(|_| start.check.is_none()).map(StateDirectory::open).transpose()?;
-    let certificates = match state_dir {
-        Some(folder) if state.is_some() || folder.is_dir() => Certificates::load(folder)?,
-        _ => Certificates::default(),
-    };
-    let certificates = match &start.certificate_dir {
-        Some(folder) => certificates.with_issued(folder),
-        None => certificates,
-    };
+    let state_dir = start.state_dir.as_deref().filter(|_| start.check.is_none());
+    let state = state_dir.map(StateDirectory::open).transpose()?;
+    let certificates = load_certificates(&start, state.as_ref())?;
     let (document, configuration, origin) = first_configuration(&start, state.as_ref(), &certificates.names())?;
     let account = match start.account.clone() {
         Some(account) => account,
@@ -83,23 +75,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     let mut control_listeners = Listeners::default();
     let (sender, requests) = mpsc::unbounded_channel();
     if let Some(address) = &start.control {
-        let address: Address = address.parse().map_err(|error| format!("--control: {error}"))?;
-        if matches!(address, Address::Tcp(tcp) if !tcp.ip().is_loopback()) {
-            return Err(format!(
-                "--control: {address} can be reached from elsewhere, and the control API asks for no password; \
-                 write 127.0.0.1:PORT or unix:/path, and go there with ssh"
-            ));
-        }
-        if matches!(address, Address::Tcp(_)) && rustix::process::geteuid().is_root() {
-            tracing::warn!(
-                "--control: {address} is open to every process of root, such as a proxy that an application can address; \
-                 unix:/path has the permissions of its file"
-            );
-        }
-        let id = control_listeners.open(&address, ChosenBy::Control)?;
-        control_listeners.listen(id, None, ChosenBy::Control)?;
-        let socket = control_listeners.descriptor(id).map_err(system)?;
-        let listener = ControlListener::new(socket, &address).map_err(system)?;
+        let listener = open_control(&mut control_listeners, address)?;
         tokio::spawn(listener.serve(sender));
     }
     let threads = u16::try_from(threads).unwrap_or(MAX_THREADS).clamp(1, MAX_THREADS);
@@ -142,6 +118,43 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     })
 }
 
+/// The certificates of the state directory, and those that another howdah issues.
+fn load_certificates(start: &Start, state: Option<&StateDirectory>) -> Result<Certificates, String> {
+    let certificates = match start.state_dir.as_deref() {
+        Some(folder) if state.is_some() || folder.is_dir() => Certificates::load(folder)?,
+        _ => Certificates::default(),
+    };
+    Ok(match &start.certificate_dir {
+        Some(folder) => certificates.with_issued(folder),
+        None => certificates,
+    })
+}
+
+/// Opens the control socket.
+fn open_control(listeners: &mut Listeners, address: &str) -> Result<ControlListener, String> {
+    let address: Address = address.parse().map_err(|error| format!("--control: {error}"))?;
+    if matches!(address, Address::Tcp(tcp) if !tcp.ip().is_loopback()) {
+        return Err(format!(
+            "--control: {address} can be reached from elsewhere, and the control API asks for no password; \
+             write 127.0.0.1:PORT or unix:/path, and go there with ssh"
+        ));
+    }
+    if matches!(address, Address::Tcp(_)) && rustix::process::geteuid().is_root() {
+        tracing::warn!(
+            "--control: {address} is open to every process of root, such as a proxy that an application can address; \
+             unix:/path has the permissions of its file"
+        );
+    }
+    let id = listeners.open(&address, ChosenBy::Control)?;
+    listeners.listen(id, None, ChosenBy::Control)?;
+    let socket = listeners.descriptor(id).map_err(system)?;
+    ControlListener::new(socket, &address).map_err(system)
+}
+
+fn system(error: std::io::Error) -> String {
+    format!("the supervisor cannot start: {error}")
+}
+
 /// The account of applications that name no user.
 fn account_of(settings: &Settings) -> Result<UserAccount, String> {
     match (&settings.user, &settings.group) {
@@ -177,7 +190,7 @@ fn first_configuration(
             Ok((document, configuration)) => return Ok((document, configuration, Origin::Stored)),
             Err(error) => {
                 tracing::error!(
-                    "the stored configuration is not right; howdah starts with an empty one, and {}: {error}",
+                    "the stored configuration is not valid; howdah starts with an empty one, and {}: {error}",
                     kept()
                 );
             }

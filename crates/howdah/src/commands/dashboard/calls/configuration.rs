@@ -48,7 +48,7 @@ pub fn check(text: &[u8]) -> Answer {
 /// The answer for the page, with the position of an error in the text.
 pub async fn apply(howdah: &Howdah, body: &[u8]) -> Result<Answer, Answer> {
     let request: ApplyRequest = serde_json::from_slice(body).map_err(|error| {
-        Answer::error(StatusCode::BAD_REQUEST, &format!("the body is not right: {error}; write text and etag"))
+        Answer::error(StatusCode::BAD_REQUEST, &format!("the body is not valid: {error}; write text and etag"))
     })?;
     let response = howdah.change("PUT", "/config", Some(&request.etag), request.text.clone().into_bytes()).await;
     let response = response.map_err(|reason| Answer::unreachable(&reason))?;

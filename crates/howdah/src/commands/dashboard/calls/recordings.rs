@@ -88,7 +88,7 @@ pub async fn leaks(howdah: &Howdah, name: &str, body: &[u8]) -> Result<Answer, A
 }
 
 fn read<'b, T: Deserialize<'b>>(body: &'b [u8], example: &str) -> Result<T, Answer> {
-    let reason = |error| format!("the body is not right: {error}; write {example}");
+    let reason = |error| format!("the body is not valid: {error}; write {example}");
     serde_json::from_slice(body).map_err(|error| Answer::error(StatusCode::BAD_REQUEST, &reason(error)))
 }
 

@@ -24,7 +24,7 @@ struct DrainRequest {
 pub async fn drain(howdah: &Howdah, body: &[u8]) -> Result<Answer, Answer> {
     let bad_request = |reason: &str| Answer::error(StatusCode::BAD_REQUEST, reason);
     let request: DrainRequest = serde_json::from_slice(body)
-        .map_err(|error| bad_request(&format!("the body is not right: {error}; write upstream, server and drain")))?;
+        .map_err(|error| bad_request(&format!("the body is not valid: {error}; write upstream, server and drain")))?;
     let path = servers_path(&request.upstream).map_err(|reason| bad_request(&reason))?;
     let servers = accepted(howdah.read(&path).await)?;
     let changed = change_path(&request.upstream, &request.server, &servers);
