@@ -5,6 +5,8 @@
 //! stay watched. An application has at most [`MAX_FOLDERS`] watches: its user must not take those of all other programs of
 //! root by making folders. Writes of another machine to a network file system are not noticed.
 //!
+//! A file that was written after the generation was made, and before it was watched, is reported like an edit.
+//!
 //! A watch belongs to a folder, not to its path. If another folder takes the path of a watched one, that is reported
 //! like an edit, and the new folder is watched.
 
@@ -14,12 +16,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::{DirEntry, Metadata};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// Edits are reported when no file has been written for this time...
@@ -126,6 +129,14 @@ fn folder_id(folder: &Path) -> Option<FolderId> {
     folder.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
+/// Whether a file was written, or moved to its place, after this time.
+fn is_newer(file: &DirEntry, time: SystemTime) -> bool {
+    let time = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let changed = |metadata: Metadata| (metadata.ctime(), metadata.ctime_nsec());
+    file.metadata()
+        .is_ok_and(|metadata| changed(metadata) >= (time.as_secs().cast_signed(), time.subsec_nanos().into()))
+}
+
 // === impl Watching ===
 
 impl Watching {
@@ -155,8 +166,11 @@ impl Watching {
             written: None,
             exhausted: false,
         };
+        let made = watching.watched.made;
         for folder in tops {
-            watching.add(&folder, &folder);
+            for file in watching.add(&folder, &folder, |file| is_newer(file, made)) {
+                watching.record_write(file);
+            }
         }
         Some(watching)
     }
@@ -193,9 +207,9 @@ impl Watching {
         Watching { written: before.written, ..self }
     }
 
-    /// Watches a folder and its subfolders. Returns a file in them that counts, if there is one.
-    fn add(&mut self, application: &Path, folder: &Path) -> Option<PathBuf> {
-        let mut found = None;
+    /// Watches a folder and its subfolders. Returns the files in them that count as code and are new.
+    fn add(&mut self, application: &Path, folder: &Path, is_new: impl Fn(&DirEntry) -> bool) -> Vec<PathBuf> {
+        let mut found = Vec::new();
         let mut left = vec![folder.to_owned()];
         while let Some(folder) = left.pop() {
             if self.exhausted || !is_watched(folder.strip_prefix(application).unwrap_or(&folder)) {
@@ -220,8 +234,12 @@ impl Watching {
             for entry in folder.read_dir().into_iter().flatten().flatten() {
                 match entry.file_type() {
                     Ok(kind) if kind.is_dir() => left.push(entry.path()),
-                    Ok(_) if found.is_none() && entry.file_name().to_str().is_some_and(counts_as_code) => {
-                        found = Some(entry.path());
+                    Ok(_)
+                        if found.len() < MAX_FILES
+                            && entry.file_name().to_str().is_some_and(counts_as_code)
+                            && is_new(&entry) =>
+                    {
+                        found.push(entry.path());
                     }
                     _ => {}
                 }
@@ -280,7 +298,7 @@ impl Watching {
             self.tops.entry(folder).and_modify(|folder_id| *folder_id = None);
         }
         for (application, folder) in new_folders {
-            files.extend(self.add(&application, &folder));
+            files.extend(self.add(&application, &folder, |_| true));
         }
         for file in files {
             self.record_write(file);
@@ -305,7 +323,7 @@ mod tests {
         let text = serde_json::json!({"applications": {"x": {"type": "php", "root": root, "reload": "on-change"}}});
         let application = Configuration::parse(&text.to_string()).unwrap().applications["x"].as_php().unwrap().clone();
         let led_to = vec![PinnedLink { link: root.to_owned(), leads_to: root.to_owned() }];
-        WatchedApplication { name: "x".to_owned(), generation: 1, application, led_to }
+        WatchedApplication { name: "x".to_owned(), generation: 1, made: SystemTime::now(), application, led_to }
     }
 
     fn next(watching: &mut Watching) -> Option<PathBuf> {
@@ -349,6 +367,26 @@ mod tests {
         std::fs::rename(project.join("src/new"), project.join("src/renamed")).unwrap();
         std::fs::write(project.join("vendor/composer/installed.php"), "").unwrap();
         assert!(next(&mut watching).is_some());
+    }
+
+    #[test]
+    fn edits_before_the_watch_are_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(folder.path()).unwrap();
+        std::fs::create_dir(root.join("src")).unwrap();
+        for name in ["old.php", "src/edited.php", "src/moved.php.new"] {
+            std::fs::write(root.join(name), "").unwrap();
+        }
+        // The kernel's time of a file is some milliseconds old.
+        std::thread::sleep(Duration::from_millis(50));
+        let watched = watched(&root);
+        std::thread::sleep(Duration::from_millis(50));
+        std::fs::write(root.join("src/edited.php"), "<?php").unwrap();
+        std::fs::rename(root.join("src/moved.php.new"), root.join("src/moved.php")).unwrap();
+        let mut watching = Watching::begin(watched).unwrap();
+        let mut files = watching.written.take().map(|written| written.files).unwrap_or_default();
+        files.sort();
+        assert_eq!(files, [root.join("src/edited.php"), root.join("src/moved.php")]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use howdah_config::PhpApplication;
 use howdah_protocol::messages::generation_paths::PinnedLink;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// An application that is watched.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +13,8 @@ pub struct WatchedApplication {
     pub name: String,
     /// Its active generation.
     pub generation: u64,
+    /// When that was made.
+    pub made: SystemTime,
     /// Its options.
     pub application: PhpApplication,
     /// Where the paths led when the generation was planned.
