@@ -3,7 +3,7 @@
 //!
 //! - [`command_line`]: assembles the commands and reads the arguments
 //! - [`commands`]: one module for each command: its options and what it does
-//! - [`api`]: the client of the control API
+//! - [`control_client`]: the client of the control API
 //! - [`rejection`]: shows an error at its position in a text
 //! - [`terminal`]: output for the user: tables, reports, escaped text
 //! - [`diagnostics`], [`log_limit`]: the log messages of a process, and how many of one kind are written
@@ -13,10 +13,10 @@
 
 #![forbid(unsafe_code)]
 
-mod api;
 mod argument;
 mod command_line;
 mod commands;
+mod control_client;
 mod diagnostics;
 mod log_limit;
 mod paths;

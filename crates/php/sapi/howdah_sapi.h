@@ -105,12 +105,12 @@ int howdah_sampler_start(const struct howdah_sampler_setup *setup); /* 0, or err
 int howdah_sampler_has_ended_a_request(void);
 void howdah_sampler_loop(int holds_requests); /* async mode: a profile samples the loop while it holds requests */
 
-/* Rust calls samples/sample_log.c: the last stack that the slow log has of this request, and the time after which it was
+/* Rust calls samples/slow_log.c: the last stack that the slow log has of this request, and the time after which it was
  * taken. Returns its length, which is at most HOWDAH_STACK_BYTES; 0 without one. */
 #define HOWDAH_STACK_BYTES 1024
 size_t howdah_slow_stack(uint64_t request, char *out, uint64_t *after);
 
-/* Rust calls samples/sample_log.c in async mode: in PHP's thread, and the last two in the thread beside the event loop. */
+/* Rust calls samples/slow_log.c in async mode: in PHP's thread, and the last two in the thread beside the event loop. */
 int howdah_slow_log_rule(uint64_t *threshold, uint32_t *samples); /* 0: there is no slow log */
 void howdah_log_held_end(const struct howdah_held_request *request); /* logs it if it was slow */
 void howdah_log_blocked_loop(const struct howdah_held_request *used_last, unsigned number);

@@ -1,6 +1,6 @@
 //! `howdah certificate`: the certificate chains and keys of listeners with `tls`.
 
-use crate::api::{ApiOptions, ControlApi, name_segment};
+use crate::control_client::{ApiOptions, ControlApi, name_segment};
 use crate::rejection::SourceText;
 use crate::terminal::output;
 use clap::{Args, Subcommand};

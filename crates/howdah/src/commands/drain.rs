@@ -2,7 +2,7 @@
 //!
 //! It is a change of the configuration, `upstreams/NAME/servers/ADDRESS/drain`, so that it stays when howdah is started again.
 
-use crate::api::{ApiOptions, ApiResponse, ControlApi, name_segment};
+use crate::control_client::{ApiOptions, ApiResponse, ControlApi, name_segment};
 use crate::terminal::output;
 use crate::terminal::plain::plain;
 use clap::Args;
@@ -124,7 +124,7 @@ fn active(status: &Value, upstream: &str, server: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::connection::tests::api;
+    use crate::control_client::connection::tests::api;
     use serde_json::json;
 
     #[test]

@@ -1,6 +1,6 @@
 //! `howdah restart`: a new generation of an application, with new code and no lost request.
 
-use crate::api::{ApiOptions, ControlApi, name_segment};
+use crate::control_client::{ApiOptions, ControlApi, name_segment};
 use crate::terminal::output;
 use clap::Args;
 

@@ -2,7 +2,7 @@
 //!
 //! An application can write into its own slow log: lines of another form are ignored, and all text is escaped.
 
-use crate::api::{ApiOptions, ApiResponse, ControlApi, application_names, name_segment};
+use crate::control_client::{ApiOptions, ApiResponse, ControlApi, application_names, name_segment};
 use crate::terminal::output;
 use crate::terminal::plain::{bytes, plain, text};
 use clap::Args;
@@ -208,7 +208,7 @@ fn stack(line: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::connection::tests::api;
+    use crate::control_client::connection::tests::api;
 
     const ABSENT: (u16, &str) = (404, r#"{"error": "None.", "detail": "slow_log is not set"}"#);
     const UNREADABLE: (u16, &str) = (500, r#"{"error": "The slow log cannot be read.", "detail": "\"/s\" is gone"}"#);

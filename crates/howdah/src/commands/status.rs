@@ -1,6 +1,6 @@
 //! `howdah status`: connections, requests, applications and upstreams of a running howdah, as a table.
 
-use crate::api::{ApiOptions, ControlApi};
+use crate::control_client::{ApiOptions, ControlApi};
 use crate::terminal::output;
 use crate::terminal::plain::plain;
 use crate::terminal::table::table;

@@ -19,7 +19,7 @@ uint64_t howdah_monotonic(void);
 /* The reason for a line of the slow log. */
 enum howdah_occasion { HOWDAH_SLOW, HOWDAH_LIMIT, HOWDAH_END };
 
-/* sample_log.c */
+/* slow_log.c */
 /* The thread that writes: each has its own buffers. */
 enum howdah_author { HOWDAH_PHP, HOWDAH_SAMPLER, HOWDAH_LOOP_WATCH, HOWDAH_AUTHORS };
 void howdah_log_set_up(const struct howdah_sampler_setup *setup);

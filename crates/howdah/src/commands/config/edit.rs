@@ -4,7 +4,7 @@
 //! give up, the user leaves the editor without a change. A changed text that is not active is never deleted: the error
 //! names its file.
 
-use crate::api::{ControlApi, config_url, parse_config_path};
+use crate::control_client::{ControlApi, config_url, parse_config_path};
 use crate::terminal::output;
 use howdah_config::DocumentPath;
 use howdah_supervisor::system_error::error_text;

@@ -3,8 +3,8 @@
 mod edit;
 mod host_names;
 
-use crate::api::{ApiOptions, ControlApi, config_url, parse_config_path};
 use crate::commands::supervisor::become_supervisor;
+use crate::control_client::{ApiOptions, ControlApi, config_url, parse_config_path};
 use crate::rejection::{Rejection, SourceText};
 use crate::terminal::output;
 use clap::{Args, Subcommand};

@@ -1,6 +1,6 @@
 //! An answer to the browser, with the headers that every answer has.
 
-use crate::api::ApiResponse;
+use crate::control_client::ApiResponse;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, SET_COOKIE};

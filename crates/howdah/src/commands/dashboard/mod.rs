@@ -19,7 +19,7 @@ pub mod companion;
 mod history;
 mod server;
 
-use crate::api::{ApiOptions, ControlApi};
+use crate::control_client::{ApiOptions, ControlApi};
 use crate::paths::absolute;
 use crate::terminal::output;
 use access::sessions::Sessions;

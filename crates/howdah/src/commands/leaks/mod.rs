@@ -12,7 +12,7 @@ mod growth;
 mod records;
 mod report;
 
-use crate::api::{ApiOptions, ControlApi, name_segment};
+use crate::control_client::{ApiOptions, ControlApi, name_segment};
 use crate::terminal::output;
 use clap::Args;
 use records::Records;

@@ -11,7 +11,7 @@ mod result_file;
 pub mod samples;
 mod speedscope;
 
-use crate::api::{ApiOptions, ControlApi, name_segment};
+use crate::control_client::{ApiOptions, ControlApi, name_segment};
 use crate::terminal::output;
 use clap::Args;
 use result_file::ResultFile;

@@ -5,8 +5,8 @@
 
 mod summary;
 
-use crate::api::traffic::{Counters, Rates, Window};
-use crate::api::{ApiOptions, ControlApi, name_segment};
+use crate::control_client::traffic::{Counters, Rates, Window};
+use crate::control_client::{ApiOptions, ControlApi, name_segment};
 use crate::terminal::output;
 use crate::terminal::plain::{bytes, plain, text};
 use crate::terminal::table::table;
@@ -162,7 +162,7 @@ fn row(application: &str, worker: &Value) -> [String; COLUMNS.len()] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::connection::tests::api;
+    use crate::control_client::connection::tests::api;
     use serde_json::json;
 
     #[test]

@@ -1,7 +1,7 @@
 //! The numbers above the workers: the same as on the first page of `howdah dashboard`.
 
-use crate::api::traffic::Rates;
 use crate::commands::status::describe_upstreams;
+use crate::control_client::traffic::Rates;
 use crate::terminal::plain::plain;
 use crate::terminal::table::table;
 use serde_json::Value;
@@ -100,7 +100,7 @@ fn milliseconds(value: Option<&Value>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::traffic::{Counters, Window};
+    use crate::control_client::traffic::{Counters, Window};
     use serde_json::json;
     use std::time::{Duration, Instant};
 

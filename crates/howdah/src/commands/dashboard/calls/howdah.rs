@@ -1,7 +1,7 @@
 //! The howdah that the dashboard shows.
 
-use crate::api::{ApiResponse, ControlApi, name_segment};
 use crate::commands::dashboard::answer::Answer;
+use crate::control_client::{ApiResponse, ControlApi, name_segment};
 use hyper::StatusCode;
 use serde_json::Value;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! The present state: the status, and the workers of the busiest applications. All pages share a result for a moment, so that
 //! any number of open pages costs howdah as much as one.
 
-use crate::api::name_segment;
-use crate::api::traffic::{Counters, Window};
 use crate::commands::dashboard::calls::howdah::Howdah;
+use crate::control_client::name_segment;
+use crate::control_client::traffic::{Counters, Window};
 use serde_json::{Map, Value, json};
 use std::cmp::Reverse;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -113,7 +113,7 @@ pub fn milliseconds() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::connection::tests::api;
+    use crate::control_client::connection::tests::api;
 
     fn run<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)

@@ -3,7 +3,6 @@
 //! A reading costs howdah one request for the status, one for the ETag of the configuration, and one for the workers of each
 //! of a few applications: the others have their turn in the next readings.
 
-use crate::api::traffic;
 use crate::commands::dashboard::calls::howdah::Howdah;
 use crate::commands::dashboard::calls::now::{milliseconds, workers_path};
 use crate::commands::dashboard::history::changes;
@@ -12,6 +11,7 @@ use crate::commands::dashboard::history::rates::{Counters, Workers, applications
 use crate::commands::dashboard::history::record::{Change, Mark, MarkKind, Record, Sample};
 use crate::commands::dashboard::history::routes;
 use crate::commands::dashboard::history::store::Store;
+use crate::control_client::traffic;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -231,8 +231,8 @@ pub fn seconds() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::connection::tests::api;
     use crate::commands::dashboard::history::store::MAX_BYTES;
+    use crate::control_client::connection::tests::api;
     use serde_json::json;
 
     fn run<T>(future: impl Future<Output = T>) -> T {

@@ -1,8 +1,8 @@
 //! The records of a time become the points of a chart: equal intervals, each with the mean of its samples.
 
-use crate::api::traffic::{BUCKETS, percentile};
 use crate::commands::dashboard::history::record::{Answers, Numbers, Sample};
 use crate::commands::dashboard::history::store::{MAX_SECONDS, Store};
+use crate::control_client::traffic::{BUCKETS, percentile};
 use serde_json::{Map, Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! The answers of applications and routes since the last reading become part of a sample.
 
-use crate::api::traffic::{Row, Traffic, by_application};
 use crate::commands::dashboard::history::record::{Answers, RouteAnswers, Sample};
+use crate::control_client::traffic::{Row, Traffic, by_application};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

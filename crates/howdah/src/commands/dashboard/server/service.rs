@@ -178,7 +178,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::connection::tests::api;
+    use crate::control_client::connection::tests::api;
     use http_body_util::Full;
     use hyper::header::{COOKIE, HOST, ORIGIN, SET_COOKIE};
 

@@ -1,6 +1,6 @@
 //! The applications of a running howdah.
 
-use crate::api::connection::ControlApi;
+use crate::control_client::connection::ControlApi;
 use serde_json::{Map, Value};
 
 /// The names of all applications.

@@ -1,7 +1,7 @@
 //! The address of a control API, and one request to it on a connection of its own.
 
-use crate::api::response::ApiResponse;
 use crate::argument::parse_address;
+use crate::control_client::response::ApiResponse;
 use crate::paths::{ServeFolders, StatePaths, absolute};
 use clap::Args;
 use howdah_config::Endpoint;
