@@ -45,7 +45,7 @@ pub use control::changes::warnings::CONFIGURATION_WARNINGS;
 pub use os::files::logs;
 pub use os::processes::spawn::{ACME_TITLE, EXPORTER_TITLE, LAUNCHER_TITLE, ROUTER_TITLE};
 pub use os::{identity, system_error};
-pub use plan::php;
+pub use plan::php::executables as php_executables;
 
 /// The supervisor, in the process that [`Start::become_supervisor`] made.
 pub fn main() -> ExitCode {

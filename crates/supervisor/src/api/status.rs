@@ -6,7 +6,7 @@ use crate::generation::Generation;
 use crate::generation::fastcgi::FastCgiGeneration;
 use crate::generation::php::PhpGeneration;
 use crate::generation::php::worker_pool::PoolReport;
-use crate::plan::php::{self, Php};
+use crate::plan::php::executables::{self, Php};
 use crate::policy::sizing::Reason;
 use howdah_config::{Configuration, Endpoint, UpstreamServer};
 use howdah_protocol::messages::router::{FastCgiServerLoad, RouterLoad, ServerTrouble};
@@ -336,7 +336,7 @@ fn versions(control: &Control) -> Option<Versions> {
     };
     let module =
         |php: Php| Module { version: full(&php).unwrap_or_else(|| php.version.to_string()), lib: php.executable };
-    let mut modules: Vec<_> = php::known().into_iter().map(module).collect();
+    let mut modules: Vec<_> = executables::known().into_iter().map(module).collect();
     match modules.len() {
         0 | 1 => modules.pop().map(Versions::One),
         _ => Some(Versions::Several(modules)),

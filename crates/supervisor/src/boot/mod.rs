@@ -27,7 +27,7 @@ use crate::os::processes::signals::Signals;
 use crate::os::processes::sweep::Sweep;
 use crate::os::resources;
 use crate::plan::defaults::Defaults;
-use crate::plan::php;
+use crate::plan::php::executables;
 use crate::store::certificates::Certificates;
 use crate::store::state_directory::StateDirectory;
 use howdah_channel::MAX_THREADS;
@@ -68,7 +68,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     let chosen = start.router_account.clone().map(RouterAccount::of);
     let router_account = chosen.unwrap_or_else(|| RouterAccount::beside(&account));
     // The first search, so that the API knows the result.
-    php::known();
+    executables::known();
     let cores = available_parallelism().map_or(1, usize::from);
     let threads = configuration.settings.listen_threads.map_or(cores, |threads| threads as usize);
     let pid_file = start.pid_file.as_deref().map(PidFile::write).transpose()?;

@@ -5,7 +5,7 @@ use crate::generation::process_report::{ProcessReport, ReportedState};
 use crate::generation::tally::ProcessTally;
 use crate::os::identity::UserAccount;
 use crate::plan::fastcgi::FastCgiPlan;
-use crate::plan::php_application::Release;
+use crate::plan::php::application::Release;
 use howdah_config::Endpoint;
 use howdah_protocol::messages::process_end::ProcessEnd;
 use howdah_protocol::messages::router::{FastCgiGenerationBoot, ToRouter};

@@ -19,7 +19,7 @@ pub mod tally;
 
 use crate::os::identity::UserAccount;
 use crate::plan::application::Plan;
-use crate::plan::php_application::Release;
+use crate::plan::php::application::Release;
 use fastcgi::FastCgiGeneration;
 use howdah_protocol::messages::process_end::ProcessEnd;
 use howdah_protocol::messages::prototype::FromPrototype;

@@ -2,7 +2,8 @@
 
 use crate::plan::defaults::{Defaults, Strictness, missing};
 use crate::plan::fastcgi::{self, FastCgiPlan};
-use crate::plan::php_application::{self, PhpPlan};
+use crate::plan::php;
+use crate::plan::php::application::PhpPlan;
 use crate::plan::program::{self, ProgramPlan};
 use howdah_config::{Application, Routes, Settings};
 use std::path::PathBuf;
@@ -50,7 +51,7 @@ pub fn plan(
 ) -> Result<Plan, String> {
     match application {
         Application::Php(application) => {
-            php_application::plan(name, application, defaults, strictness).map(Box::new).map(Plan::Php)
+            php::application::plan(name, application, defaults, strictness).map(Box::new).map(Plan::Php)
         }
         Application::Http(application) => {
             program::plan_http(name, application, defaults).map(Box::new).map(Plan::Program)

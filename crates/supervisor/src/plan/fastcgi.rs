@@ -3,7 +3,7 @@
 
 use crate::os::identity::UserAccount;
 use crate::plan::defaults::{Defaults, missing};
-use crate::plan::php_application::Release;
+use crate::plan::php::application::Release;
 use crate::plan::sent_folders;
 use howdah_config::{Endpoint, FastCgiApplication, FastCgiLimits, FastCgiTarget};
 use howdah_protocol::messages::generation_paths::{FixedScript, TargetPaths};

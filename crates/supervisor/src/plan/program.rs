@@ -6,7 +6,7 @@ use crate::os::identity::UserAccount;
 use crate::os::processes::spawn::Environment;
 use crate::plan::confinement::{self, Confined};
 use crate::plan::defaults::{Defaults, missing};
-use crate::plan::php_application::Release;
+use crate::plan::php::application::Release;
 use crate::plan::sent_folders;
 use howdah_config::{
     HealthCheck, HttpAddress, HttpApplication, Isolation, Limits, Program, ProgramCommand, Relay, RoadRunnerApplication,

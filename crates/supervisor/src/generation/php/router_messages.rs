@@ -5,7 +5,7 @@
 
 use super::worker_pool::WorkerPool;
 use crate::os::files::memory_file::memory_file;
-use crate::plan::php_application::PhpPlan;
+use crate::plan::php::application::PhpPlan;
 use howdah_protocol::messages::router::{GenerationBoot, ToRouter};
 use std::io;
 use std::os::fd::OwnedFd;

@@ -35,7 +35,7 @@ impl Fake {
             outputs: Outputs::default(),
             environment: Environment::default(),
             working_directory: None,
-            pools: vec![crate::plan::php_application::PoolPlan {
+            pools: vec![crate::plan::php::application::PoolPlan {
                 script: None,
                 policy: crate::policy::pool::PoolPolicy::new(howdah_config::Processes::Fixed(2), 2.0),
             }],

@@ -8,7 +8,7 @@ use super::overdue::OverdueRequests;
 use super::scaling::Scaling;
 use super::worker_set::WorkerSet;
 use crate::os::processes::process::Process;
-use crate::plan::php_application::{PhpPlan, PoolPlan};
+use crate::plan::php::application::{PhpPlan, PoolPlan};
 use crate::policy::sizing::Reason;
 use crate::policy::workers::Workers;
 use howdah_channel::{ControlEnd, Geometry, WorkerId};

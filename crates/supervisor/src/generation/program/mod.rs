@@ -22,7 +22,7 @@ use crate::generation::tally::{Death, ProcessTally};
 use crate::os::files::upload_folder::UploadFolder;
 use crate::os::identity::UserAccount;
 use crate::os::processes::process::Process;
-use crate::plan::php_application::Release;
+use crate::plan::php::application::Release;
 use crate::plan::program::{InterfacePlan, ProgramPlan};
 use age_watch::AgeWatch;
 use howdah_protocol::messages::process_end::ProcessEnd;

@@ -11,7 +11,7 @@ use crate::os::processes::link::ChildLink;
 use crate::os::processes::process::{self, PidClaim, Process};
 use crate::os::processes::{reap, spawn};
 use crate::os::resources;
-use crate::plan::php_application::{PhpPlan, PoolPlan};
+use crate::plan::php::application::{PhpPlan, PoolPlan};
 use crate::policy::pace::BootTimeout;
 use howdah_channel::Geometry;
 use howdah_protocol::BUILD_ID;

@@ -9,7 +9,7 @@ mod weighing;
 
 use crate::generation::php::worker_set::WorkerSet;
 use crate::generation::tally::SizingStep;
-use crate::plan::php_application::PhpPlan;
+use crate::plan::php::application::PhpPlan;
 use crate::policy::demand::Demand;
 use crate::policy::pool::{Pool, PoolPolicy};
 use crate::policy::sizing::Reason;

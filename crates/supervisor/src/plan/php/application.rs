@@ -6,12 +6,12 @@ use crate::os::identity::UserAccount;
 use crate::os::processes::spawn::Environment;
 use crate::plan::confinement::{self, Confined, inside};
 use crate::plan::defaults::{Defaults, Strictness, missing};
-use crate::plan::opcache;
-use crate::plan::php::{self, Php};
+use crate::plan::php::executables::{self, Php};
+use crate::plan::php::opcache;
+use crate::plan::php::slow_log;
 use crate::plan::readable;
 use crate::plan::resolution;
 use crate::plan::sent_folders;
-use crate::plan::slow_log;
 use crate::policy::pool::PoolPolicy;
 use howdah_channel::{MAX_CLAIMS, MAX_SLOTS, MAX_WORKERS};
 use howdah_config::{Limits, MAX_CONCURRENCY, PhpApplication, PhpOptions, Scheme, WarmUp, WorkerMode};
@@ -143,7 +143,7 @@ pub fn plan(
     let outputs = Outputs::open(name, settings.stdout.as_deref(), settings.stderr.as_deref())?;
     Ok(PhpPlan {
         name: name.to_owned(),
-        php: php::choose(application.php_version).map_err(|problem| at("/type", problem))?,
+        php: executables::choose(application.php_version).map_err(|problem| at("/type", problem))?,
         account,
         confined,
         outputs,
