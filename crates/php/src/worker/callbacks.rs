@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)] // called from C with pointers
 
-use super::cpu_meter::RequestCpu;
+use super::account::cpu_meter::RequestCpu;
 use crate::{log, sapi};
 use howdah_channel::account::monotonic;
 use howdah_channel::response::ResponseHeadWriter;

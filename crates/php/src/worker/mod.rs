@@ -7,19 +7,15 @@
 //! - [`service`]: the account and the limits of a worker
 //! - `request`: a request's head, prepared for PHP
 //! - [`callbacks`], `async_callbacks`: the functions that the SAPI in C calls
-//! - `allowance`, `growth`: when a worker exits for a replacement
-//! - `cpu_meter`: the processor time in the worker's account
+//! - `account`: its processor time, its growth, and when it exits for a replacement
 //! - [`sampler`]: starts the thread that reads PHP's stack
 //! - [`stderr`]: where standard error goes
 
-mod allowance;
+mod account;
 mod async_callbacks;
 pub mod async_mode;
 pub mod callbacks;
-mod cpu_meter;
 pub mod forked;
-mod growth;
-mod opcache;
 mod request;
 pub mod requests;
 pub mod sampler;

@@ -4,11 +4,11 @@
 //! No other request follows when the worker has reached its limits ([`Allowance`]), or has ended a request for
 //! `limits/timeout`.
 
-use super::allowance::{Allowance, Limit};
+use super::account::allowance::{Allowance, Limit};
+use super::account::cpu_meter::CpuMeter;
+use super::account::growth::Growth;
+use super::account::opcache;
 use super::callbacks;
-use super::cpu_meter::CpuMeter;
-use super::growth::Growth;
-use super::opcache;
 use super::stderr::Stderr;
 use crate::{log, sapi};
 use howdah_channel::WorkerEnd;

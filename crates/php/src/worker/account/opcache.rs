@@ -1,4 +1,4 @@
-//! The numbers of opcache: C reads them ([`sapi/opcache.c`](../../../sapi/opcache.c)), and the channel has them.
+//! The numbers of opcache: C reads them ([`sapi/opcache.c`](../../../../sapi/opcache.c)), and the channel has them.
 
 #![allow(unsafe_code)] // called from C with a pointer
 
