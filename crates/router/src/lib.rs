@@ -41,5 +41,5 @@ mod static_files;
 
 pub use process::main;
 pub use report::send_log_line;
-pub use request::application_log::ApplicationLog;
-pub use request::log_context::{current_application_log, current_request_fields};
+pub use request::record::application_log::ApplicationLog;
+pub use request::record::log_context::{current_application_log, current_request_fields};

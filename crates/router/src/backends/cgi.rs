@@ -1,8 +1,8 @@
 //! Writes the CGI variables of a request (RFC 3875, and those that nginx and FPM add) for a script.
 
 use crate::backends::script::Script;
-use crate::request::ids::valid_trace_parent;
 use crate::request::protocol::protocol;
+use crate::request::record::ids::valid_trace_parent;
 use crate::request::subject::Subject;
 use crate::request::unsafe_fields::is_safe;
 use howdah_channel::request::{NAMES, RequestHeadWriter, code};

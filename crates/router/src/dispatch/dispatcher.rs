@@ -2,7 +2,7 @@
 
 use crate::access::Authentication;
 use crate::backends::proxy::Proxy;
-use crate::dispatch::view::Views;
+use crate::dispatch::active_configuration::view::Views;
 use crate::response::access_log::AccessLogWriter;
 use crate::response::log_entry::LogSink;
 use crate::static_files::StaticFiles;

@@ -13,24 +13,18 @@
 //! A request keeps the [`View`] of the configuration that it started with. An action that cannot be carried out is a
 //! [`Failure`](crate::response::failure::Failure), which `service` answers.
 
-mod action_body;
-mod application;
+mod actions;
+mod active_configuration;
 mod dispatcher;
 mod early_hints;
 mod framing;
-mod front_script;
 mod https;
-mod pins;
 mod response_headers;
 mod routing;
-mod send_file;
 mod service;
-mod share;
-mod snapshot;
-mod view;
 
+pub use active_configuration::pins::Pins;
+pub use active_configuration::snapshot::Snapshot;
+pub use active_configuration::view::View;
 pub use dispatcher::Dispatcher;
-pub use pins::Pins;
 pub use service::answer;
-pub use snapshot::Snapshot;
-pub use view::View;

@@ -3,12 +3,12 @@
 use crate::backends::fastcgi::FastCgiGeneration;
 use crate::backends::proxy::ProxyTarget;
 use crate::backends::roadrunner::RoadRunnerGeneration;
+use crate::dispatch::actions::share;
+use crate::dispatch::active_configuration::view::View;
 use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::https;
-use crate::dispatch::share;
-use crate::dispatch::view::View;
 use crate::request::clock::RequestClock;
-use crate::request::log_context::LogContext;
+use crate::request::record::log_context::LogContext;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
 use crate::static_files::FileBody;

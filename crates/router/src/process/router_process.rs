@@ -20,7 +20,7 @@ use crate::process::generations::Generations;
 use crate::process::prepared::{PreparedConfiguration, check_body_folder, load_error_pages, read_user_files};
 use crate::process::thread::{self, Setup};
 use crate::report::{AbortOnPanic, SupervisorLink, inject, write_last_lines};
-use crate::request::application_log::ApplicationLog;
+use crate::request::record::application_log::ApplicationLog;
 use howdah_channel::{Counters, RouterEnd};
 use howdah_config::Configuration;
 use howdah_protocol::child::inherited::CONTROL_FD;

@@ -38,7 +38,7 @@ use crate::process::ports::Ports;
 use crate::report::{ReportOnDrop, SupervisorLink, count, count_with, inject, spawn_essential};
 use crate::request::clock::RequestClock;
 use crate::request::incoming::IncomingBody;
-use crate::request::numbers::RequestNumbers;
+use crate::request::record::numbers::RequestNumbers;
 use bytes::Bytes;
 use howdah_channel::Counters;
 use howdah_metrics::labels::{Cause, NameId};

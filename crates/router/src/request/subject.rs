@@ -2,10 +2,10 @@
 
 use crate::net::peer::Peer;
 use crate::request::forwarded;
-use crate::request::ids;
 use crate::request::local_time;
-use crate::request::log_context::LogContext;
 use crate::request::path::{BadPath, RequestPath};
+use crate::request::record::ids;
+use crate::request::record::log_context::LogContext;
 use crate::request::target;
 use howdah_config as config;
 use howdah_config::{Argument, Listener, RequestView, Scheme, TemplateVariable, Variables};

@@ -4,7 +4,7 @@
 //! source that is dropped before its end releases its worker or its upstream.
 
 use crate::request::clock::RequestClock;
-use crate::request::log_context::LogContext;
+use crate::request::record::log_context::LogContext;
 use crate::response::compression::{CompressedBody, Compressible, Encoder};
 use crate::response::log_entry::LogEntry;
 use bytes::Bytes;

@@ -21,7 +21,7 @@ use crate::backends::fastcgi::generation::{FastCgiGeneration, RunningRequest};
 use crate::backends::fastcgi::messages::Messages;
 use crate::backends::fastcgi::places::Place;
 use crate::backends::fastcgi::request::{RequestWriter, ServerRequest};
-use crate::request::log_context::LogContext;
+use crate::request::record::log_context::LogContext;
 use crate::response::failure::Failure;
 use bytes::{Bytes, BytesMut};
 use howdah_config::Endpoint;

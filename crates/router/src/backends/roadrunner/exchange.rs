@@ -21,7 +21,7 @@ use crate::backends::roadrunner::generation::{RoadRunnerGeneration, RunningReque
 use crate::backends::roadrunner::request::WorkerRequest;
 use crate::backends::roadrunner::worker::{RequestPipes, Worker, WorkerStatus};
 use crate::request::clock::RequestClock;
-use crate::request::log_context::LogContext;
+use crate::request::record::log_context::LogContext;
 use crate::response::application_head;
 use crate::response::failure::Failure;
 use bytes::BytesMut;

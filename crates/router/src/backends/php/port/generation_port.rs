@@ -8,7 +8,7 @@ use crate::backends::php::admission::RequestKind;
 use crate::backends::php::generation::{ScriptPool, SharedGeneration};
 use crate::backends::script::{Script, ScriptFiles};
 use crate::report::spawn_essential;
-use crate::request::log_context::LoggedApplication;
+use crate::request::record::log_context::LoggedApplication;
 use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_channel::request::{RequestHeadWriter, code, texts};

@@ -2,8 +2,8 @@
 
 use crate::backends::buffering::spool::Spool;
 use crate::backends::php::admission::RequestKind;
-use crate::request::log_context::LogContext;
-use crate::request::numbers::PhpTimes;
+use crate::request::record::log_context::LogContext;
+use crate::request::record::numbers::PhpTimes;
 use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_channel::account::monotonic;

@@ -4,7 +4,7 @@ use super::generation_port::{GenerationPort, SWEEP};
 use super::running::{Outcome, Remainder, RunningRequest, Wait};
 use crate::backends::buffering::spool::Spool;
 use crate::backends::php::generation::SharedGeneration;
-use crate::request::log_context::LogContext;
+use crate::request::record::log_context::LogContext;
 use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_channel::account::monotonic;

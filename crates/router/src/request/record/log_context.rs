@@ -3,10 +3,10 @@
 //!
 //! A thread polls one future at a time, so the current request is a thread-local value, set for the time of each poll.
 
-use crate::request::application_log::ApplicationLog;
-use crate::request::ids::RequestIds;
-use crate::request::numbers::RequestNumbers;
-use crate::request::trace::RequestTrace;
+use crate::request::record::application_log::ApplicationLog;
+use crate::request::record::ids::RequestIds;
+use crate::request::record::numbers::RequestNumbers;
+use crate::request::record::trace::RequestTrace;
 use howdah_metrics::labels::{Cause, NameId};
 use http::{Method, StatusCode, Uri};
 use std::cell::RefCell;

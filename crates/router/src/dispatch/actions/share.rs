@@ -1,6 +1,6 @@
 //! The action `share`: the file that a request asks for is looked up in the configured folders.
 
-use crate::dispatch::view::View;
+use crate::dispatch::active_configuration::view::View;
 use crate::report::OncePerMinute;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;

@@ -6,7 +6,7 @@
 //! A client can send anything. An id that is kept has few characters, all of which are harmless in a log, in a header and
 //! in a shell; another one is replaced.
 
-use crate::request::trace::{TRACE_STATE, TraceIds};
+use crate::request::record::trace::{TRACE_STATE, TraceIds};
 use howdah_config::{RequestIdSettings, Telemetry};
 use howdah_telemetry::context::TraceParent;
 use http::HeaderMap;

@@ -5,7 +5,7 @@
 //! of the pipe. Names of spans come from the configuration only.
 
 use crate::report::count_by;
-use crate::request::numbers::RequestNumbers;
+use crate::request::record::numbers::RequestNumbers;
 use howdah_config::Telemetry;
 use howdah_metrics::labels::{CAUSES, METHODS, Method, RESPONDERS};
 use howdah_metrics::layout::Scalar;
@@ -374,7 +374,7 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::numbers::PhpTimes;
+    use crate::request::record::numbers::PhpTimes;
     use howdah_config::Configuration;
     use howdah_telemetry::frames::MAX_FRAME_BYTES;
     use http::header::HeaderValue;

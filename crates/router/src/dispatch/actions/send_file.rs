@@ -5,8 +5,8 @@
 //! files and PHP sources. Of the script's headers all stay, except those that describe the bytes of its own body. A
 //! file that cannot be sent is answered 404, or 403, with a line in the log.
 
-use crate::dispatch::action_body::ActionBody;
-use crate::dispatch::view::View;
+use crate::dispatch::actions::action_body::ActionBody;
+use crate::dispatch::active_configuration::view::View;
 use crate::report::OncePerMinute;
 use crate::request::path::RequestPath;
 use crate::request::subject::Subject;

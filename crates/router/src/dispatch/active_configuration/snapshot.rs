@@ -5,7 +5,7 @@ use crate::backends::fastcgi::FastCgiGeneration;
 use crate::backends::php::SharedGeneration;
 use crate::backends::proxy::{HealthStates, HttpGeneration, TlsBySettings};
 use crate::backends::roadrunner::RoadRunnerGeneration;
-use crate::dispatch::pins::Pins;
+use crate::dispatch::active_configuration::pins::Pins;
 use crate::response::error_pages::LoadedErrorPages;
 use howdah_config::Configuration;
 use rustls::ServerConfig;
