@@ -13,8 +13,8 @@ from support.server import EXECUTABLE, REPOSITORY
 pytestmark = pytest.mark.usefixtures("place")
 
 
-def bench(name: str, *arguments) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "HOWDAH": str(EXECUTABLE)}
+def bench(name: str, *arguments, executable: Path = EXECUTABLE) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "HOWDAH": str(executable)}
     return subprocess.run([REPOSITORY / "bench" / name, *map(str, arguments)], capture_output=True, text=True, env=environment, timeout=240)
 
 
@@ -89,3 +89,10 @@ def test_a_stack_is_raced_against_itself(tmp_path):
     assert "php-s against itself: 1 races of 2 rounds" in done.stdout, done.stderr
     (race,) = json.loads(found.read_text())["php-s"]
     assert done.returncode == 0 and 0.1 < race["requests_per_second"]["ratio"] < 10
+
+
+@pytest.mark.parametrize("command", [["record-labs", "resident-or-fpm"], ["self-race"]], ids=lambda command: command[0])
+def test_without_an_executable_the_error_names_how_to_build_it(tmp_path, command):
+    done = bench(*command, executable=tmp_path / "howdah")
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr == f"bench/{command[0]}: {tmp_path}/howdah does not exist: make build, or set HOWDAH=/path/to/howdah\n"
