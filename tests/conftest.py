@@ -10,7 +10,7 @@ import pytest
 
 from support.folders import Folder, readable
 from support.pipes import AnonymousPipe
-from support.server import Howdah, stop_all
+from support.server import Howdah, few_extensions, stop_all
 from support.site import Site
 
 # Each start of pytest closes /tmp/pytest-of-USER to other users, www-data among them, also while another one runs
@@ -21,6 +21,10 @@ if "PYTEST_DEBUG_TEMPROOT" not in os.environ:
 else:
     OWN_PLACE = None
 FINISHED: list[str] = []
+# The folders and files whose tests have all extensions that are installed: the tests of PHP, of applications, and of
+# roots of file systems, which have their own extensions.
+WITH_ALL_EXTENSIONS = {"apps", "async_mode", "lab", "php", "test_isolation", "worker_mode"}
+FEW_EXTENSIONS = few_extensions(Path(os.environ["PYTEST_DEBUG_TEMPROOT"]) / "extensions")
 atexit.register(lambda: [shutil.rmtree(place, ignore_errors=True) for place in FINISHED])
 
 
@@ -29,6 +33,12 @@ def pytest_sessionfinish(exitstatus):
     # pytest cleans up in them at its exit. Functions that were registered earlier run after that.
     if OWN_PLACE and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         FINISHED.append(OWN_PLACE)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    place = item.path.relative_to(Path(__file__).parent).with_suffix("").parts
+    Howdah.extensions = None if WITH_ALL_EXTENSIONS.intersection(place) else FEW_EXTENSIONS
 
 
 @pytest.fixture

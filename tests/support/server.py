@@ -24,7 +24,7 @@ import tempfile
 from pathlib import Path
 from typing import Callable, Iterable, Mapping, Sequence
 
-from support.folders import Folder
+from support.folders import Folder, readable
 from support.http.client import Connection, Headers, Response
 from support.machine import free_port
 from support.processes import Process
@@ -36,6 +36,19 @@ EXECUTABLE = Path(os.environ.get("HOWDAH", REPOSITORY / "target/release/howdah")
 PHP = os.environ.get("HOWDAH_TEST_PHP")
 # The PHP of the distribution, whose other servers some tests start: that of Debian 12, or that of scripts/php-in-chroot.
 DISTRIBUTION_PHP = PHP or "8.2"
+# The extensions of most tests. Loading all that are installed takes a third of a server's start.
+FEW_EXTENSIONS = ("ctype", "ffi", "mbstring", "opcache", "pdo", "phar", "posix", "sockets", "tokenizer")
+
+
+def few_extensions(folder: Path) -> Path | None:
+    """A folder with the php.ini files of FEW_EXTENSIONS, which the first process writes. None if PHP has no such files."""
+    if not folder.exists():
+        folder.mkdir()
+        for file in Path(f"/etc/php/{DISTRIBUTION_PHP}/embed/conf.d").glob("*.ini"):
+            if file.stem.partition("-")[2] in FEW_EXTENSIONS:
+                (folder / file.name).write_text(file.read_text())
+        readable(folder)
+    return folder if list(folder.iterdir()) else None
 
 
 class Howdah:
@@ -43,6 +56,8 @@ class Howdah:
 
     started: list[Howdah] = []
     """The servers of the current test; conftest.py shows their output when it fails."""
+    extensions: Path | None = None
+    """The folder of php.ini files that servers read; None: that of the distribution. conftest.py sets it for each test."""
 
     def __init__(
         self,
@@ -92,7 +107,10 @@ class Howdah:
         raise AssertionError(message)
 
     def _spawn(self, command: list[str], environ: Mapping[str, str] | None, cwd, time_divider: int) -> None:
-        environ = os.environ if environ is None else {"PATH": os.environ["PATH"], **environ}
+        if environ is not None:
+            environ = {"PATH": os.environ["PATH"], **environ}
+        else:
+            environ = {**os.environ, **({"PHP_INI_SCAN_DIR": str(self.extensions)} if self.extensions else {})}
         if time_divider != 1:
             environ = {**environ, "HOWDAH_TEST_TIME_DIVIDER": str(time_divider)}
         with open(self.directory / "stdout", "wb") as stdout, open(self.directory / "stderr", "wb") as stderr:
