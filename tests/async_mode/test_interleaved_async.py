@@ -8,8 +8,6 @@ import random
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from support.worker_site import failures_of_killed_workers
 
 REQUESTS = int(os.environ.get("HOWDAH_INTERLEAVED_REQUESTS", 10_000))
@@ -53,7 +51,6 @@ def exchange(connection, marker: str, chance: random.Random):
     return connection.request("POST", "/" if kind == 1 else f"/?m={marker}", {"X-Marker": marker}, body)
 
 
-@pytest.mark.load
 def test_no_request_sees_another(start):
     site = start(SERVER, processes=2, concurrency=50)
 
@@ -76,7 +73,6 @@ def test_no_request_sees_another(start):
     assert "violation" not in site.server.stderr and "freed the object" not in site.server.stderr
 
 
-@pytest.mark.load
 def test_killed_workers_cost_only_their_own_requests(start):
     concurrency = 10
     site = start("serve(fn (Request $request) => later(0.02, fn () => text($request, $request->query()['m'])));",

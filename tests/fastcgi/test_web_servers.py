@@ -211,7 +211,7 @@ def test_500_clients_without_a_pause_get_no_error(run, front, folder, socket_pat
     listener = f"unix:{socket_path}" if unix else "127.0.0.1:{port}"
     server = howdah(run, folder, listener, {"limits": {"queue_timeout": 60}})
     web, _ = front(Nginx, {}, server=server, address=f"unix:{socket_path}" if unix else None)
-    seconds = os.environ.get("HOWDAH_LOAD_SECONDS", "5")
+    seconds = os.environ.get("HOWDAH_LOAD_SECONDS", "3")
     url = f"http://127.0.0.1:{web.port}/a.php"
     report = load_at_rates(url, f"20000:{seconds}", connections=500, expect="hello")
     assert set(report["outcomes"]) == {"200"}, (report, web.output()[-2000:])

@@ -72,7 +72,6 @@ def test_computing_code_gets_few_workers(site):
         assert now["running"] <= 4 * max(2, os.cpu_count()) + 2, now
 
 
-@pytest.mark.load
 def test_automatic_sizing_keeps_its_limits(site):
     for bounds, most in [({"max": 3}, 3), ({"memory": 1 << 20}, 1), ({"max": 1}, 1)]:
         with run(site, processes={"auto": bounds}) as server:
@@ -227,6 +226,6 @@ def test_fifteen_hundred_clients_of_a_unix_socket_see_no_error(site, tmp_path):
 def test_overload_over_a_unix_socket_is_answered(site, tmp_path):
     socket = tmp_path / "socket"
     with Howdah.run(over_a_unix_socket(site, socket, processes=2, limits={"queue_timeout": 2})):
-        report = load_at_rates("http://localhost/ten.php", "600:5", "100:2", expect="slept", socket=socket)
+        report = load_at_rates("http://localhost/ten.php", "600:3", "100:2", expect="slept", socket=socket)
         assert set(report["outcomes"]) == {"200", "503"}, report["outcomes"]
         assert report["seconds"][-1]["ok"] == 100, report["seconds"]
