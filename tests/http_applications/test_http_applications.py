@@ -13,6 +13,7 @@ from support.http.client import ClosedWithoutResponse
 from support.http.load import Load
 from support.http.upstream import Upstream, answers, ok
 from support.http_applications import (
+    assert_changes_lose_no_request,
     change,
     configuration,
     http_application,
@@ -121,21 +122,7 @@ def test_an_unknown_folder_and_user_are_named(run, folder):
 
 
 def test_changes_and_restarts_under_load_lose_no_request(run, folder):
-    server = run(configuration(http_application(folder, processes=2)))
-
-    def check(client, turn):
-        response = client.get("/") if turn % 3 else client.get("/slow?ms=20")
-        return response.status != 200 and response.status
-
-    with Load(server, check, clients=4) as load:
-        for version in ["2", "3"]:
-            before = pids(server)
-            assert change(server, {"VERSION": version}).status == 200
-            assert server.get("/").json()["version"] == version
-            wait_until_gone(*before)
-            assert server.api("GET", "/control/applications/app/restart").status == 200
-        wait_for(lambda: load.correct > 100, "requests")
-    load.assert_flawless()
+    assert_changes_lose_no_request(run(configuration(http_application(folder, processes=2))), "/slow?ms=20")
 
 
 def test_a_request_in_progress_is_finished_by_the_old_process(run, folder):

@@ -11,7 +11,7 @@ import pytest
 
 from support.http.client import ClosedWithoutResponse
 from support.http.load import Load
-from support.http_applications import change, configuration, pids, wait_until_gone
+from support.http_applications import assert_changes_lose_no_request, change, configuration, pids, wait_until_gone
 from support.processes import Process
 from support.roadrunner_applications import assert_context_of_get, roadrunner_application
 from support.waiting import wait_for
@@ -328,21 +328,7 @@ def test_a_request_that_waits_too_long_is_answered_503(workers, folder):
 
 
 def test_changes_and_restarts_under_load_lose_no_request(workers):
-    server = workers(processes=2)
-
-    def check(client, turn):
-        response = client.get("/") if turn % 3 else client.get("/sleep?ms=20")
-        return response.status != 200 and response.status
-
-    with Load(server, check, clients=4) as load:
-        for version in ["2", "3"]:
-            before = pids(server)
-            assert change(server, {"VERSION": version}).status == 200
-            assert server.get("/").json()["version"] == version
-            wait_until_gone(*before)
-            assert server.api("GET", "/control/applications/app/restart").status == 200
-        wait_for(lambda: load.correct > 100, "requests")
-    load.assert_flawless()
+    assert_changes_lose_no_request(workers(processes=2), "/sleep?ms=20")
 
 
 def test_a_request_in_progress_is_finished_by_the_old_worker(workers, folder):

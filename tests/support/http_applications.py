@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from support.http.load import Load
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -46,3 +47,21 @@ def wait_until_gone(*gone: int) -> None:
 def change(server: Howdah, environment: dict[str, str]):
     """Changes the environment of the application, which needs new processes. Returns the API's answer."""
     return server.api("PUT", "/config/applications/app/environment", environment)
+
+
+def assert_changes_lose_no_request(server: Howdah, slow: str) -> None:
+    """Changes and restarts the application under load. `slow` is a target that takes a moment."""
+
+    def check(client, turn):
+        response = client.get("/") if turn % 3 else client.get(slow)
+        return response.status != 200 and response.status
+
+    with Load(server, check, clients=4) as load:
+        for version in ["2", "3"]:
+            before = pids(server)
+            assert change(server, {"VERSION": version}).status == 200
+            assert server.get("/").json()["version"] == version
+            wait_until_gone(*before)
+            assert server.api("GET", "/control/applications/app/restart").status == 200
+        wait_for(lambda: load.correct > 100, "requests")
+    load.assert_flawless()
