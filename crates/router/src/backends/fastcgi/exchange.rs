@@ -31,11 +31,10 @@ use howdah_fastcgi::record::Violation;
 use howdah_fastcgi::request::abort_record;
 use std::io;
 use std::path::Path;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::{spawn_local, yield_now};
+use tokio::task::yield_now;
 
 /// An exchange that begins.
 pub struct Call<'a> {
@@ -118,14 +117,7 @@ pub async fn send(call: Call<'_>, request: Rc<ServerRequest>) -> Result<StartedA
     let (start, started) = ServerStart::of(Answer::new(Spool::new(SPOOL_LIMITS, call.spool_folder)));
     let Call { generation, place, connection, running, .. } = call;
     let generation = Arc::clone(generation);
-    let context = LogContext::current();
-    spawn_local(async move {
-        let task = pin!(carry_out(generation, place, connection, running, request, start));
-        match context {
-            Some(context) => context.wrap(task).await,
-            None => task.await,
-        }
-    });
+    LogContext::spawn(carry_out(generation, place, connection, running, request, start));
     // Without a sender, the task has panicked.
     started.await.unwrap_or(Err(NoAnswer::Failed(Failure::Internal)))
 }

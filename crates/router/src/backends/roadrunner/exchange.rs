@@ -32,11 +32,10 @@ use howdah_protocol::messages::router::ReleaseReason;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::{spawn_local, yield_now};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 /// Why there is no answer.
@@ -111,14 +110,7 @@ pub async fn send(
 ) -> Result<StartedAnswer<ResponseContext>, NoAnswer> {
     let (start, started) = WorkerStart::of(Answer::new(Spool::new(SPOOL_LIMITS, spool_folder)));
     let (generation, clock) = (Arc::clone(generation), clock.clone());
-    let context = LogContext::current();
-    spawn_local(async move {
-        let task = pin!(carry_out(generation, worker, running, request, start, clock));
-        match context {
-            Some(context) => context.wrap(task).await,
-            None => task.await,
-        }
-    });
+    LogContext::spawn(carry_out(generation, worker, running, request, start, clock));
     // Without a sender, the task has panicked.
     started.await.unwrap_or(Err(NoAnswer::Failed(Failure::Internal)))
 }

@@ -10,11 +10,12 @@ use crate::request::record::trace::RequestTrace;
 use howdah_metrics::labels::{Cause, NameId};
 use http::{Method, StatusCode, Uri};
 use std::cell::RefCell;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
+use tokio::task::spawn_local;
 
 /// The application of a log line.
 #[derive(Debug)]
@@ -144,6 +145,18 @@ impl LogContext {
     pub fn scope<T>(self: &Rc<Self>, act: impl FnOnce() -> T) -> T {
         let _former = Former(CURRENT.replace(Some(Rc::clone(self))));
         act()
+    }
+
+    /// Runs the future as a task of this thread, whose log lines have the context of the current request.
+    pub fn spawn(future: impl Future<Output = ()> + 'static) {
+        let context = LogContext::current();
+        spawn_local(async move {
+            let future = pin!(future);
+            match context {
+                Some(context) => context.wrap(future).await,
+                None => future.await,
+            }
+        });
     }
 
     /// The future, whose log lines have this context.

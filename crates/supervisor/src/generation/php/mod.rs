@@ -3,20 +3,19 @@
 //! [`PhpGeneration`] owns the parts and passes events from one to the other. Each part owns its state:
 //!
 //! - [`prototype`]: its process, its start, its death, and whether it answers
-//! - [`worker_pool`]: the workers that run the same script; all of the following belong to one of these pools
-//! - [`worker_set`]: the workers, the channel, and the workers' deaths
-//! - [`boots`]: in worker mode, from the fork of a worker until it is ready
+//! - [`worker_pools`]: all its pools; [`worker_pool`]: the workers that run the same script. All of the following belong to one of
+//!   these pools
+//! - [`workers`]: the workers of a pool: their channel, their boots, and their deaths
 //! - [`scaling`]: how many workers there are, from which are idle and, with `auto`, what they use
 //! - [`overdue`]: requests that take too long; [`stopped_processes`]: those that a signal has stopped
 //! - [`recording`]: where the time goes, and which memory is kept
-//! - [`statistics`]: the numbers of the workers, for the status and the metrics; [`worker_report`]: those of one worker
+//! - [`statistics`]: the numbers of the workers, for the status and the metrics
 //! - [`router_messages`]: what a router is sent of it
 //!
 //! When a worker dies, [`policy::workers`](crate::policy::workers) decides when the next one starts, and the prototype
 //! forks it on order. A prototype that dies is started again by the supervisor, on the same channel. Its workers become children of the supervisor, finish their requests and exit. A generation that never
 //! forked a worker does not start again: it reports its failure.
 
-mod boots;
 mod opcache;
 mod overdue;
 pub mod prototype;
@@ -26,8 +25,8 @@ mod scaling;
 mod statistics;
 mod stopped_processes;
 pub mod worker_pool;
-mod worker_report;
-mod worker_set;
+mod worker_pools;
+mod workers;
 
 use crate::generation::process_report::{ProcessReport, ReportedState};
 use crate::generation::tally::ProcessTally;
@@ -37,8 +36,8 @@ use crate::os::identity::UserAccount;
 use crate::os::processes::process::{PidClaim, Process};
 use crate::plan::php::application::{PhpPlan, Release};
 use crate::plan::php::executables::Php;
+use howdah_channel::WorkerId;
 use howdah_channel::opcache::OpcacheNumbers;
-use howdah_channel::{ControlEnd, WorkerId};
 use howdah_protocol::messages::process_end::ProcessEnd;
 use howdah_protocol::messages::prototype::{FromPrototype, PoolWorker, ToPrototype};
 use howdah_protocol::messages::router::ToRouter;
@@ -55,7 +54,8 @@ use stopped_processes::StoppedProcesses;
 use tokio::sync::oneshot;
 
 use worker_pool::{PoolReport, WorkerPool};
-use worker_set::WorkerExit;
+use worker_pools::WorkerPools;
+use workers::worker_exit::WorkerExit;
 
 /// A running PHP application.
 #[derive(Debug)]
@@ -67,8 +67,7 @@ pub struct PhpGeneration {
     /// One eventfd for each router thread.
     bells: Vec<OwnedFd>,
     prototype: Prototype,
-    /// The first one has the number of the generation.
-    pools: Vec<WorkerPool>,
+    pools: WorkerPools,
     stopped: StoppedProcesses,
     recorder: Recorder,
     statistics: Statistics,
@@ -96,9 +95,8 @@ impl PhpGeneration {
     /// When there is no memory or no descriptor for it.
     pub fn new(id: u64, plan: PhpPlan, router_threads: u16, now: Instant) -> io::Result<PhpGeneration> {
         let bell = |_| rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let pool = |(number, pool)| WorkerPool::new(number, &plan, pool, router_threads, now);
-        let pools: Vec<_> = (id..).zip(&plan.pools).map(pool).collect::<Result<_, _>>()?;
-        let threads = pools.first().map_or(router_threads, |pool| pool.workers.control.geometry().threads);
+        let pools = WorkerPools::new(id, &plan, router_threads, now)?;
+        let threads = pools.router_threads().unwrap_or(router_threads);
         Ok(PhpGeneration {
             id,
             born: now,
@@ -170,31 +168,28 @@ impl PhpGeneration {
 
     /// Whether it works: PHP is loaded, and a worker was forked. In worker mode, all workers have booted.
     pub fn is_proven(&self) -> bool {
-        self.prototype.is_proven() && self.pools.iter().all(|pool| pool.workers.boots.is_proven())
+        self.prototype.is_proven() && self.pools.are_proven()
     }
 
     /// Why PHP or the worker script does not start. `None` while it may still do so.
     pub fn failure(&self) -> Option<&str> {
-        let of_boots = || self.pools.iter().find_map(|pool| pool.workers.boots.failure());
-        self.prototype.failure().or_else(of_boots)
+        self.prototype.failure().or_else(|| self.pools.failure())
     }
 
     /// How many workers there should be.
     pub fn processes(&self) -> usize {
-        self.pools.iter().map(|pool| pool.workers.table.target()).sum()
+        self.pools.target()
     }
 
     /// How many of its workers run, and how many are being started.
     pub fn process_counts(&self) -> (usize, usize) {
-        let counts = self.pools.iter().map(WorkerPool::counts);
-        counts.fold((0, 0), |(running, starting), pool| (running + pool.0, starting + pool.1))
+        self.pools.counts()
     }
 
     /// How much memory the new workers of its pools, without this one, will take, in bytes: the kernel does not count it
     /// yet.
     pub fn promised_without(&self, id: u64, now: Instant) -> u64 {
-        let others = self.pools.iter().filter(|pool| pool.id != id);
-        others.map(|pool| pool.scaling.promised(&pool.workers, now)).sum()
+        self.pools.promised_without(id, now)
     }
 
     /// A report of each worker. All of them are leaving if the generation drains.
@@ -210,7 +205,7 @@ impl PhpGeneration {
 
     /// How much memory its workers have for themselves, in bytes.
     pub fn private_bytes(&self) -> u64 {
-        self.pools.iter().flat_map(WorkerPool::processes).filter_map(Process::private_bytes).sum()
+        self.pools.processes().filter_map(Process::private_bytes).sum()
     }
 
     /// The numbers of its workers.
@@ -243,14 +238,14 @@ impl PhpGeneration {
 
     /// The notices for the router, once.
     pub fn take_notices(&mut self) -> Vec<ToRouter> {
-        self.pools.iter_mut().flat_map(|pool| pool.workers.take_notices()).collect()
+        self.pools.take_notices()
     }
 
     /// The router found too few idle workers in a pool for the requests that wait. `promised` is the memory that new workers
     /// of other pools and applications will take, in bytes.
     pub fn on_workers_wanted(&mut self, id: u64, waiting: u64, promised: u64, now: Instant) {
         let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
-        if let Some(pool) = self.pool_mut(id) {
+        if let Some(pool) = self.pools.with_id(id) {
             pool.scaling.on_workers_wanted(waiting, promised, &mut pool.workers, now);
         }
         self.on_time(now);
@@ -258,21 +253,17 @@ impl PhpGeneration {
 
     /// The router reports that a worker takes longer for this request than `limits/timeout` allows.
     pub fn on_overdue(&mut self, id: u64, worker: WorkerId, request: (u16, u32), now: Instant) {
-        if let Some(pool) = self.pool_mut(id) {
+        if let Some(pool) = self.pools.with_id(id) {
             pool.overdue.on_report(worker, request, &pool.workers, now);
         }
     }
 
     /// A worker of this pool broke the channel's rules: all its workers are replaced.
     pub fn replace_workers(&mut self, id: u64, now: Instant) {
-        if let Some(pool) = self.pool_mut(id) {
+        if let Some(pool) = self.pools.with_id(id) {
             pool.workers.replace_all(now);
         }
         self.on_time(now);
-    }
-
-    fn pool_mut(&mut self, id: u64) -> Option<&mut WorkerPool> {
-        self.pools.iter_mut().find(|pool| pool.id == id)
     }
 
     /// Another generation serves its application: most idle workers are retired.
@@ -303,7 +294,7 @@ impl PhpGeneration {
         duration: Duration,
         now: Instant,
     ) -> io::Result<oneshot::Receiver<RecordingOutcome>> {
-        self.recorder.begin(&members(&self.pools), subject, duration, now)
+        self.recorder.begin(&self.pools.members(), subject, duration, now)
     }
 
     /// The warm-up begins: what the processes wrote before does not concern it.
@@ -375,18 +366,13 @@ impl PhpGeneration {
     }
 
     fn on_worker_not_forked(&mut self, named: PoolWorker, now: Instant) -> Result<(), BrokenRule> {
-        match self.named_pool(named)?.workers.on_not_forked(named.worker, now) {
+        match self.pools.named(named)?.workers.on_not_forked(named.worker, now) {
             true => {
                 self.prototype.on_fork_answer(now);
                 Ok(())
             }
             false => Err("it reported a fork that failed without an order"),
         }
-    }
-
-    /// The pool of a worker that the prototype names.
-    fn named_pool(&mut self, named: PoolWorker) -> Result<&mut WorkerPool, BrokenRule> {
-        self.pools.get_mut(usize::from(named.pool)).ok_or("it named a pool of workers that does not exist")
     }
 
     fn on_worker_started(&mut self, named: PoolWorker, pid: i32, now: Instant) -> Result<(), BrokenRule> {
@@ -396,7 +382,7 @@ impl PhpGeneration {
             PidClaim::Gone => None,
             PidClaim::Invalid => return Err("it reported a pid that is not its child"),
         };
-        if !self.named_pool(named)?.workers.on_started(named.worker, process) {
+        if !self.pools.named(named)?.workers.on_started(named.worker, process) {
             return Err("it started a worker without an order");
         }
         self.prototype.on_forked();
@@ -411,28 +397,26 @@ impl PhpGeneration {
         now: Instant,
     ) -> Result<(), BrokenRule> {
         let worker = named.worker;
-        let known = self.named_pool(named)?.workers.table.alive().find(|(alive, _)| *alive == worker);
+        let known = self.pools.named(named)?.workers.table.alive().find(|(alive, _)| *alive == worker);
         match known {
             None => Err("it reported the death of a worker that does not live"),
             // The prototype reaps a worker before it reports its death. A worker that still runs would answer a request
             // that is given up.
             Some((_, Some(process))) if process.exists() => Err("it reported a live worker as dead"),
-            Some(_) => {
-                self.on_worker_exit(usize::from(named.pool), worker, pid, end, now);
-                Ok(())
-            }
+            Some(_) => self.on_worker_exit(named, pid, end, now),
         }
     }
 
-    fn on_worker_exit(&mut self, pool: usize, worker: WorkerId, pid: i32, end: ProcessEnd, now: Instant) {
-        let Some(pool) = self.pools.get_mut(pool) else { return };
+    fn on_worker_exit(&mut self, named: PoolWorker, pid: i32, end: ProcessEnd, now: Instant) -> Result<(), BrokenRule> {
+        let pool = self.pools.named(named)?;
         let exit = WorkerExit {
             end,
             is_stopping: self.prototype.is_stopping(),
-            was_overdue: pool.overdue.has(worker),
+            was_overdue: pool.overdue.has(named.worker),
             may_exit: self.plan.limits.requests.is_some() || self.plan.limits.memory.is_some() || pool.runs_script,
         };
-        pool.workers.on_exit(worker, pid, exit, || self.prototype.last_output(), now);
+        pool.workers.on_exit(named.worker, pid, exit, || self.prototype.last_output(), now);
+        Ok(())
     }
 
     /// Kills the prototype if a message to it failed. Another one starts.
@@ -454,8 +438,9 @@ impl PhpGeneration {
             // Another prototype starts when the time is looked at, not now: a change that waits for this generation must
             // see its failure first.
             self.on_prototype_death(death, now);
-        } else if let Some((pool, worker)) = self.worker_with_pid(dead) {
-            self.on_worker_exit(pool, worker, dead.as_raw_pid(), end, now);
+        } else if let Some(worker) = self.pools.worker_with_pid(dead)
+            && self.on_worker_exit(worker, dead.as_raw_pid(), end, now).is_ok()
+        {
             self.on_time(now);
         } else {
             return false;
@@ -463,19 +448,10 @@ impl PhpGeneration {
         true
     }
 
-    /// The index of its pool, and its name.
-    fn worker_with_pid(&self, pid: Pid) -> Option<(usize, WorkerId)> {
-        let mut pools = self.pools.iter().enumerate();
-        pools.find_map(|(index, pool)| Some((index, pool.workers.table.with_pid(pid)?)))
-    }
-
     fn on_prototype_death(&mut self, death: PrototypeDeath, now: Instant) {
         match death {
             PrototypeDeath::Expected => {}
-            PrototypeDeath::OrphansWorkers(group) => {
-                let all: Vec<_> = self.pools.iter().flat_map(WorkerPool::processes).collect();
-                self.pools.iter_mut().for_each(|pool| pool.workers.orphan_all(group, &all, now));
-            }
+            PrototypeDeath::OrphansWorkers(group) => self.pools.orphan_all(group, now),
         }
     }
 
@@ -492,7 +468,7 @@ impl PhpGeneration {
         let has_prototype = self.prototype.is_up() || is_down;
         let of_pool = |pool: &WorkerPool| pool.next_deadline(has_prototype, can_fork, is_down);
         let deadlines = [
-            self.prototype.next_deadline(self.oldest_fork_order()),
+            self.prototype.next_deadline(self.pools.oldest_fork_order()),
             self.pools.iter().filter_map(of_pool).min(),
             Some(self.stopped.deadline()).filter(|_| self.prototype.is_up()),
             self.recorder.next_deadline(),
@@ -502,29 +478,23 @@ impl PhpGeneration {
         deadlines.into_iter().flatten().min()
     }
 
-    fn oldest_fork_order(&self) -> Option<Instant> {
-        self.pools.iter().filter_map(|pool| pool.workers.table.oldest_fork_order()).min()
-    }
-
     /// Does what is due: starts a prototype, orders workers, kills processes that should have exited.
     pub fn on_time(&mut self, now: Instant) {
         if self.prototype.is_start_due(now) {
             self.start_prototype(now);
         }
         self.kill_lingering(now);
-        let oldest_order = self.oldest_fork_order();
-        let has_dead = || self.pools.iter().any(|pool| pool.workers.has_dead());
-        self.prototype.on_time(&self.plan, oldest_order, has_dead, now);
+        self.prototype.on_time(&self.plan, self.pools.oldest_fork_order(), || self.pools.have_dead(), now);
         self.warn_of_stopped(now);
-        self.recorder.on_time(|| members(&self.pools), now);
+        self.recorder.on_time(|| self.pools.members(), now);
         self.rotate_slow_log(now);
-        for pool in &mut self.pools {
+        for pool in self.pools.iter_mut() {
             pool.overdue.on_time(&pool.workers, now);
             pool.workers.kill_expired_orphans(now);
             pool.workers.look_at_boots(now);
         }
         let (is_proven, can_fork) = (self.is_proven(), self.prototype.can_fork());
-        for (index, pool) in (0..).zip(&mut self.pools) {
+        for (index, pool) in (0..).zip(self.pools.iter_mut()) {
             if is_proven {
                 pool.scaling.on_proven();
             }
@@ -543,8 +513,11 @@ impl PhpGeneration {
             return;
         }
         let prototype = self.prototype.pid().and_then(Process::find);
-        let workers = self.pools.iter().flat_map(WorkerPool::processes);
-        let stopped = prototype.into_iter().chain(workers).filter(|process| process.is_stopped_by_signal()).collect();
+        let stopped = prototype
+            .into_iter()
+            .chain(self.pools.processes())
+            .filter(|process| process.is_stopped_by_signal())
+            .collect();
         for process in self.stopped.look(stopped, now) {
             stopped_processes::warn_of(process, prototype == Some(process), &self.plan.name);
         }
@@ -588,8 +561,8 @@ impl PhpGeneration {
     /// only scripts still run that go on after their answer, or after their client has left.
     pub fn stop(&mut self, now: Instant) {
         self.kill_at.get_or_insert(now + SCRIPT_GRACE);
-        self.recorder.abort(&members(&self.pools));
-        self.pools.iter_mut().for_each(|pool| pool.workers.control.stop_all());
+        self.recorder.abort(&self.pools.members());
+        self.pools.stop_all();
         self.prototype.stop();
     }
 
@@ -602,7 +575,7 @@ impl PhpGeneration {
 
     /// Whether no process is left.
     pub fn is_over(&self) -> bool {
-        self.prototype.is_ended() && self.pools.iter().all(|pool| pool.workers.are_over())
+        self.prototype.is_ended() && self.pools.are_over()
     }
 
     /// Kills processes that did not exit in time.
@@ -619,13 +592,8 @@ impl PhpGeneration {
 
     fn kill_all(&self) {
         self.prototype.kill_group();
-        self.pools.iter().for_each(|pool| pool.workers.kill_all());
+        self.pools.kill_all();
     }
-}
-
-/// The channels and workers of all pools.
-fn members(pools: &[WorkerPool]) -> Vec<(&ControlEnd, Vec<WorkerId>)> {
-    pools.iter().map(WorkerPool::members).collect()
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! clients have left are found here, in the workers' accounts. A worker whose account is wrong is killed at the router's
 //! second report.
 
-use super::worker_report::request_texts;
-use super::worker_set::WorkerSet;
+use super::workers::worker_report::request_texts;
+use super::workers::worker_set::WorkerSet;
 use howdah_channel::WorkerId;
 use howdah_channel::account::{Current, monotonic};
 use std::collections::BTreeMap;

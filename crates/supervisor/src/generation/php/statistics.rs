@@ -2,7 +2,7 @@
 
 use super::opcache::OpcacheCounter;
 use super::worker_pool::WorkerPool;
-use super::worker_report;
+use super::workers::worker_report;
 use crate::generation::process_report::{CpuShares, ProcessReport, ReportedState};
 use crate::generation::tally::ProcessTally;
 use howdah_channel::opcache::OpcacheNumbers;

@@ -3,10 +3,10 @@
 //!
 //! The router knows a pool by its number. The first pool has the number of the generation.
 
-use super::boots::Boots;
 use super::overdue::OverdueRequests;
 use super::scaling::Scaling;
-use super::worker_set::WorkerSet;
+use super::workers::boots::Boots;
+use super::workers::worker_set::WorkerSet;
 use crate::os::processes::process::Process;
 use crate::plan::php::application::{PhpPlan, PoolPlan};
 use crate::policy::sizing::Reason;

@@ -84,12 +84,21 @@ pub fn children() -> Vec<Child> {
     let own = own_pid();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse::<u32>().ok()? as i32));
-    pids.filter_map(|pid| {
-        let stat = stat(pid).filter(|stat| stat.ppid == own)?;
-        let process = Process { pid, started: stat.starttime };
-        Some(Child { process, group: stat.pgrp, dead: is_dead(&stat) })
-    })
-    .collect()
+    pids.filter(|pid| parent(*pid) == Some(own))
+        .filter_map(|pid| {
+            let stat = stat(pid).filter(|stat| stat.ppid == own)?;
+            let process = Process { pid, started: stat.starttime };
+            Some(Child { process, group: stat.pgrp, dead: is_dead(&stat) })
+        })
+        .collect()
+}
+
+/// The pid of its parent. Only this field is parsed: a machine may have thousands of processes, and few are children.
+fn parent(pid: Pid) -> Option<i32> {
+    let stat = std::fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+    // Its name, in parentheses, may have spaces and parentheses, and need not be UTF-8.
+    let after_name = stat.rsplit(|byte| *byte == b')').next()?;
+    str::from_utf8(after_name).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 // === impl Process ===

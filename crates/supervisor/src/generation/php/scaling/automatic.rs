@@ -2,7 +2,7 @@
 
 use super::gauge::{Gauge, Measured};
 use super::idle::IdleWorkers;
-use crate::generation::php::worker_set::WorkerSet;
+use crate::generation::php::workers::worker_set::WorkerSet;
 use crate::os::machine::Machine;
 use crate::policy::demand::Demand;
 use crate::policy::sizing::{Bounds, Decision, QUEUED_INTERVAL, Reason, Sample, Sizing};

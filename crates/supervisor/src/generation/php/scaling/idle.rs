@@ -3,7 +3,7 @@
 //! A worker that runs several requests at a time is idle while it has a free place. It is retired only without requests.
 //! A worker that has finished a request between two looks was in use: it is idle since the later look.
 
-use crate::generation::php::worker_set::WorkerSet;
+use crate::generation::php::workers::worker_set::WorkerSet;
 use howdah_channel::{Account, WorkerId};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

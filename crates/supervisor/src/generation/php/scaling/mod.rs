@@ -7,7 +7,7 @@ pub mod gauge;
 mod idle;
 mod weighing;
 
-use crate::generation::php::worker_set::WorkerSet;
+use crate::generation::php::workers::worker_set::WorkerSet;
 use crate::generation::tally::SizingStep;
 use crate::plan::php::application::PhpPlan;
 use crate::policy::demand::Demand;

@@ -6,13 +6,14 @@
 //! all are dead; if that repeats, as with scripts that fork natively, after a growing delay.
 
 use super::boots::Boots;
+use super::worker_exit::WorkerExit;
 use crate::generation::tally::{Death, ProcessTally};
 use crate::os::processes::process::{self, Process};
 use crate::policy::pace::Backoff;
 use crate::policy::workers::Workers;
 use howdah_channel::account::Current;
 use howdah_channel::{ControlEnd, WorkerId};
-use howdah_protocol::messages::process_end::{EXIT_BOOT_FAILED, EXIT_ROUTER_UNREACHABLE, ProcessEnd};
+use howdah_protocol::messages::process_end::ProcessEnd;
 use howdah_protocol::messages::router::ToRouter;
 use rustix::process::Pid;
 use std::time::Instant;
@@ -43,20 +44,6 @@ pub struct WorkerSet {
     started_from: Option<Instant>,
     /// Notices that the router has not received yet.
     notices: Vec<ToRouter>,
-}
-
-/// The circumstances of a worker's exit.
-#[derive(Clone, Copy, Debug)]
-pub struct WorkerExit {
-    /// How it ended.
-    pub end: ProcessEnd,
-    /// Its generation has been asked to exit.
-    pub is_stopping: bool,
-    /// It had been asked to end its request, because that was overdue.
-    pub was_overdue: bool,
-    /// A worker may exit by itself between two requests: the configuration limits its requests or its memory, or it
-    /// runs a worker script.
-    pub may_exit: bool,
 }
 
 // === impl WorkerSet ===
@@ -175,23 +162,21 @@ impl WorkerSet {
         output: impl FnOnce() -> String,
         now: Instant,
     ) {
-        let WorkerExit { end, is_stopping, was_overdue, may_exit } = exit;
         // A prototype in a PID namespace reports another pid.
         let known = self.table.alive().find(|(alive, _)| *alive == worker).and_then(|(_, process)| process);
         let pid = known.map_or(pid, |process| process.pid.as_raw_pid());
-        let is_unexpected = !self.is_replacing && !is_stopping && !was_overdue;
+        let is_unexpected = !self.is_replacing && !exit.is_stopping && !exit.was_overdue;
         let by_itself = is_unexpected && !self.table.is_leaving(worker);
         let account = self.control.account(worker);
         if is_unexpected {
-            self.boots.on_exit(worker, account.is_some(), &end.to_string(), output);
+            self.boots.on_exit(worker, account.is_some(), &exit.end.to_string(), output);
         }
-        if end != ProcessEnd::Code(0) && is_unexpected {
-            tracing::warn!("worker of {:?} (pid {pid}) {}", self.application, self.describe_exit(worker, end));
+        if exit.end != ProcessEnd::Code(0) && is_unexpected {
+            let is_replaced = !self.table.is_leaving(worker) && self.boots.failure().is_none();
+            tracing::warn!("worker of {:?} (pid {pid}) {}", self.application, exit.describe(is_replaced));
         }
         let in_request = account.is_some_and(|account| account.current.is_some());
-        // Between two requests, only the end of its allowance or of its worker script ends a worker like that.
-        let in_order = end == ProcessEnd::Code(0) && (may_exit || was_overdue) && !in_request;
-        let is_known = if in_order || self.is_replacing {
+        let is_known = if exit.is_in_order(in_request) || self.is_replacing {
             self.table.exited(worker, now)
         } else if account.is_some_and(|account| in_request || account.requests > 0) {
             self.table.died_in_request(worker, now)
@@ -199,30 +184,12 @@ impl WorkerSet {
             self.table.died(worker, now)
         };
         if is_known {
-            self.tally.died(match end {
-                _ if self.is_replacing => Death::Replaced,
-                _ if was_overdue => Death::Timeout,
-                _ if in_order || is_stopping || (!by_itself && end == ProcessEnd::Code(0)) => Death::InOrder,
-                end => Death::by(end),
-            });
+            self.tally.died(if self.is_replacing { Death::Replaced } else { exit.death(in_request, !by_itself) });
             // Of several requests it is not known which one killed the worker.
             let has_killer = by_itself && self.control.geometry().claims == 1;
             let killer = account.and_then(|account| account.current).filter(|_| has_killer);
             self.forget(worker, killer.map(|current| current.name()), now);
         }
-    }
-
-    /// How a worker ended, and what follows, for the log. A worker that was asked to exit is not replaced, and neither
-    /// is the first one of a generation whose worker script does not boot.
-    fn describe_exit(&self, worker: WorkerId, end: ProcessEnd) -> String {
-        let cause = match end {
-            ProcessEnd::Code(EXIT_ROUTER_UNREACHABLE) => " because a script closed its descriptors",
-            ProcessEnd::Code(EXIT_BOOT_FAILED) => " because its worker script did not boot",
-            _ => "",
-        };
-        let is_replaced = !self.table.is_leaving(worker) && self.boots.failure().is_none();
-        let next = if is_replaced { "; another worker is started" } else { "" };
-        format!("{end}{cause}{next}")
     }
 
     /// The prototype is dead: its workers finish their requests and exit. `all` are the processes of all its pools.
@@ -374,25 +341,15 @@ mod tests {
     }
 
     #[test]
-    fn only_a_worker_that_is_replaced_is_logged_as_replaced() {
+    fn a_worker_that_was_asked_to_exit_is_not_replaced() {
         let now = Instant::now();
         let control = ControlEnd::create(Geometry::for_workers(1, 1, 1)).unwrap();
         let mut workers =
             WorkerSet::new(1, "shop".to_owned(), Workers::new(1), control, Boots::new("shop".to_owned(), None, 1.0));
         let worker = workers.start_due(now)[0];
         assert!(workers.on_started(worker, None));
-        let (segfault, unreachable) = (ProcessEnd::Signal(11), ProcessEnd::Code(EXIT_ROUTER_UNREACHABLE));
-        assert_eq!(
-            workers.describe_exit(worker, segfault),
-            "was killed by signal 11 (SIGSEGV); another worker is started"
-        );
-        assert_eq!(
-            workers.describe_exit(worker, unreachable),
-            "exited with code 74 because a script closed its descriptors; another worker is started"
-        );
         workers.retire(worker);
-        assert_eq!(workers.describe_exit(worker, segfault), "was killed by signal 11 (SIGSEGV)");
-        let exit = WorkerExit { end: segfault, is_stopping: false, was_overdue: false, may_exit: false };
+        let exit = WorkerExit { end: ProcessEnd::Signal(11), is_stopping: false, was_overdue: false, may_exit: false };
         workers.on_exit(worker, 1, exit, String::new, now);
         assert_eq!(workers.table.next_deadline(), None, "no other worker is due");
     }
