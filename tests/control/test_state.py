@@ -12,9 +12,10 @@ import pytest
 
 from support.command_line import error_of, howdah
 from support.control import INITIAL
-from support.file_systems import small_disk
+from support.faults.file_systems import small_disk
 from support.folders import readable
 from support.http.client import Connection
+from support.http.tls import Authority
 from support.machine import NOBODY, needs_root
 from support.processes import Process
 from support.server import EXECUTABLE, Howdah
@@ -175,6 +176,24 @@ def test_a_full_disk_rejects_a_change(place, folder, how):
         assert "os error" not in answer.json()["detail"]
         if how == "full":
             assert server.api("PUT", "/config/routes", []).status == 200, "a small change has room"
+
+
+@needs_root
+def test_a_start_needs_no_space(place):
+    """The folder of certificates does not exist yet, and cannot be made: there is no certificate in it."""
+    with small_disk(place / "state", "size=64k,nr_inodes=3,mode=755") as disk:
+        (disk / "conf.json").write_text(json.dumps({"routes": [{"action": {"return": 200}}]}))
+        (disk / "lock").touch(0o600)
+        with start_in(place) as server:
+            assert not (disk / "certs").exists() and "cannot create the folder of certificates" in server.stderr
+            assert server.api("GET", "/config/routes").json() == [{"action": {"return": 200}}]
+            (place / "ca").mkdir()
+            pem = Authority(place / "ca").bundle("shop.example")
+            answer = server.api("PUT", "/certificates/shop", pem)
+            assert answer.status == 500 and "make room" in answer.json()["detail"]
+            subprocess.run(["mount", "-o", "remount,nr_inodes=20", str(disk)], check=True)
+            assert server.api("PUT", "/certificates/shop", pem).status == 200
+            assert (disk / "certs").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_missing_state_directory_rejects_a_change(place):

@@ -55,6 +55,7 @@ EVERYTHING = {
                     ],
                     "challenges": ["dns-01"],
                     "dns": {"command": ["/bin/true"], "wait": 60},
+                    "key": "p384",
                 },
             },
         },

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from support.background import Background
-from support.file_systems import dead_file_system
+from support.faults.file_systems import dead_file_system
 from support.http.load import Load
 from support.releases import (
     front_controller_application,

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from support.background import Background
-from support.file_systems import PausableFileSystem, dead_file_system, pausable_file_system, silent_file_system
+from support.faults.file_systems import PausableFileSystem, dead_file_system, pausable_file_system, silent_file_system
 from support.folders import readable
 from support.http.client import Connection, ProtocolError
 from support.processes import thread_states

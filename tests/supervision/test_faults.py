@@ -12,6 +12,7 @@ from contextlib import suppress
 import pytest
 
 from support.deadly_scripts import DEATHS
+from support.faults.clock import WallClock
 from support.http.client import ProtocolError
 from support.machine import needs_ffi, needs_root
 from support.server import Howdah
@@ -266,70 +267,17 @@ def test_worker_prototype_and_router_may_die_at_the_same_time(shop):
 # --- Clocks
 
 
-CLOCK = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/time.h>
-#include <time.h>
-
-static volatile long *offset;
-
-__attribute__((constructor)) static void map(void)
-{
-	int file = open(getenv("CLOCK_OFFSET"), O_RDONLY | O_CLOEXEC);
-	offset = mmap(NULL, sizeof(long), PROT_READ, MAP_SHARED, file, 0);
-}
-
-int clock_gettime(clockid_t clock, struct timespec *now)
-{
-	static int (*real)(clockid_t, struct timespec *);
-	if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
-	int result = real(clock, now);
-	if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) now->tv_sec += *offset;
-	return result;
-}
-
-time_t time(time_t *out)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_REALTIME, &now);
-	if (out) *out = now.tv_sec;
-	return now.tv_sec;
-}
-
-int gettimeofday(struct timeval *now, void *zone)
-{
-	struct timespec precise;
-	clock_gettime(CLOCK_REALTIME, &precise);
-	now->tv_sec = precise.tv_sec;
-	now->tv_usec = precise.tv_nsec / 1000;
-	return 0;
-}
-"""
-
-
 def test_a_jump_of_the_wall_clock_has_no_effect(shop, folder, tmp_path):
     """Seconds before 1970, and years ahead, for all processes of howdah and PHP, while requests run."""
-    library, offset = tmp_path / "clock.so", tmp_path / "offset"
-    (tmp_path / "clock.c").write_text(CLOCK)
-    if subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "clock.c", "-ldl"], capture_output=True).returncode:
-        pytest.skip("no C compiler here")
-    library.chmod(0o755)
-    offset.write_bytes((0).to_bytes(8, "little", signed=True))
-    offset.chmod(0o644)
+    clock = WallClock(tmp_path)
     folder.php("time.php", "usleep(50000); echo time();")
-    environ = {"LD_PRELOAD": str(library), "CLOCK_OFFSET": str(offset)}
-    server = shop(how={"environ": environ}, limits={"timeout": 5}, inherit_environment=True)
+    server = shop(how={"environ": clock.environ}, limits={"timeout": 5}, inherit_environment=True)
     before = {process.pid for process in server.processes()}
     day = 86400
     with server.connect() as client, ThreadPoolExecutor(2) as pool:
         for jump in (0, day, -day, 3650 * day, -3650 * day, 0):
             requests = [pool.submit(server.get, "/time.php") for _ in range(4)]
-            with open(offset, "r+b") as file:
-                file.write(jump.to_bytes(8, "little", signed=True))
+            clock.set_off(jump)
             seen = int(client.request("GET", "/time.php").text)
             assert abs(seen - (time.time() + jump)) < 60, "the clock has the time that the test set"
             assert client.request("GET", "/file.txt").status == 200

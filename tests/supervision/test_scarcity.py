@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.file_systems import fill, small_disk
+from support.faults.file_systems import fill, small_disk
 from support.http.client import ProtocolError
 from support.machine import needs_root
 from support.server import Howdah

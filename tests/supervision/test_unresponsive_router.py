@@ -8,7 +8,7 @@ from typing import Callable, Iterator
 import pytest
 
 from support.background import Background
-from support.file_systems import silent_file_system
+from support.faults.file_systems import silent_file_system
 from support.http.client import Connection
 from support.processes import thread_states
 from support.processes import frozen

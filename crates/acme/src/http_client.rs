@@ -5,7 +5,7 @@
 //! an authority wants to be left alone (`Retry-After`), because the library passes it on for some answers only.
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, USER_AGENT};
+use http::header::{CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
@@ -13,7 +13,7 @@ use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use std::error::Error as StdError;
 use std::io;
 use std::pin::Pin;
@@ -39,6 +39,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const JUST_NOW: Duration = Duration::from_secs(10);
 /// A chain has some kilobytes.
 const MAX_BODY_BYTES: usize = 256 * 1024;
+/// An authority cannot want a longer pause.
+const MAX_RETRY_AFTER_SECONDS: u64 = 7 * 24 * 60 * 60;
 /// Where the distributions keep the system's bundle: Debian, Alpine and Arch; Fedora and RHEL; openSUSE.
 const SYSTEM_BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
@@ -91,7 +93,7 @@ impl AuthorityClient {
         }
         let server = ServerName::try_from(name).map_err(|_| format!("{host} is not the name of a server"))?;
         let shaken = TlsConnector::from(Arc::clone(&self.tls)).connect(server, stream).await;
-        let stream = shaken.map_err(|error| format!("no TLS with {host}:{port}: {error}"))?;
+        let stream = shaken.map_err(|error| format!("no TLS with {host}:{port}: {error}{}", advice(&error)))?;
         self.exchange(stream, request, &uri).await
     }
 
@@ -107,10 +109,10 @@ impl AuthorityClient {
         *request.uri_mut() = uri.path_and_query().map_or("/", |target| target.as_str()).parse()?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         let connection = tokio::spawn(connection);
-        let (parts, body) = sender.send_request(request).await?.into_parts();
+        let (mut parts, body) = sender.send_request(request).await?.into_parts();
         let body = Limited::new(body, MAX_BODY_BYTES).collect().await?.to_bytes();
         connection.abort();
-        let after = parts.headers.get(RETRY_AFTER).and_then(|value| parse_retry_after(value.to_str().ok()?));
+        let after = bound_retry_after(&mut parts.headers, SystemTime::now());
         if matches!(parts.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             let wanted = after.map(|after| (Instant::now(), after));
             *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
@@ -151,11 +153,34 @@ fn is_json(kind: &HeaderValue) -> bool {
     kind.to_str().is_ok_and(|kind| kind.split(';').next().unwrap_or_default().trim_end().ends_with("json"))
 }
 
-/// Seconds, or a date.
-fn parse_retry_after(text: &str) -> Option<Duration> {
-    match text.trim().parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => httpdate::parse_http_date(text.trim()).ok()?.duration_since(SystemTime::now()).ok(),
+/// The pause that the authority wants, in seconds, also for the library: a date counts from the authority's own date,
+/// because the clock of this machine may be wrong, and a senseless number would make the library panic.
+fn bound_retry_after(headers: &mut HeaderMap, clock: SystemTime) -> Option<Duration> {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).map(str::trim);
+    let here = text(DATE).and_then(|date| httpdate::parse_http_date(date).ok()).unwrap_or(clock);
+    let seconds = text(RETRY_AFTER).and_then(|text| match text.parse::<u64>() {
+        Ok(seconds) => Some(seconds),
+        Err(_) => Some(httpdate::parse_http_date(text).ok()?.duration_since(here).ok()?.as_secs()),
+    });
+    let bounded = seconds.map(|seconds| seconds.min(MAX_RETRY_AFTER_SECONDS));
+    match bounded {
+        Some(seconds) => drop(headers.insert(RETRY_AFTER, seconds.into())),
+        None => drop(headers.remove(RETRY_AFTER)),
+    }
+    bounded.map(Duration::from_secs)
+}
+
+/// The remedy for a failed handshake, if the clock of this machine may be the reason.
+fn advice(error: &io::Error) -> &'static str {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    match cause {
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        )) => "; check the clock of this machine",
+        _ => "",
     }
 }
 
@@ -176,12 +201,39 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_a_number_or_a_date() {
-        assert_eq!(parse_retry_after(" 120 "), Some(Duration::from_secs(120)));
-        let later = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(100));
-        assert!(parse_retry_after(&later).is_some_and(|after| after.as_secs() > 90));
-        for text in ["", "soon", "-1", "Sun, 06 Nov 1994 08:49:37 GMT"] {
-            assert_eq!(parse_retry_after(text), None, "{text}");
+    fn retry_after_is_a_number_or_a_date_of_the_authoritys_clock() {
+        let date = |seconds| httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        // The clock of this machine is at 0.
+        let table = [
+            (" 120 ".to_owned(), None, Some(120)),
+            ("18446744073709551615".to_owned(), None, Some(MAX_RETRY_AFTER_SECONDS)),
+            (date(100), None, Some(100)),
+            (date(1_000_000_100), Some(1_000_000_000), Some(100)),
+            (date(1_000_000_000), Some(1_000_000_100), None),
+            (date(1_000_000_000), None, Some(MAX_RETRY_AFTER_SECONDS)),
+            (String::new(), None, None),
+            ("soon".to_owned(), None, None),
+            ("-1".to_owned(), None, None),
+        ];
+        for (text, of_authority, expected) in table {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, text.parse().unwrap());
+            if let Some(seconds) = of_authority {
+                headers.insert(DATE, date(seconds).parse().unwrap());
+            }
+            let after = bound_retry_after(&mut headers, SystemTime::UNIX_EPOCH);
+            assert_eq!(after.map(|after| after.as_secs()), expected, "{text}");
+            let passed_on = headers.get(RETRY_AFTER).map(|value| value.to_str().unwrap().parse::<u64>().unwrap());
+            assert_eq!(passed_on, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_certificate_of_another_time_may_be_the_fault_of_the_clock() {
+        let error = |cause| io::Error::new(io::ErrorKind::InvalidData, rustls::Error::InvalidCertificate(cause));
+        assert!(advice(&error(CertificateError::Expired)).contains("clock"));
+        assert!(advice(&error(CertificateError::NotValidYet)).contains("clock"));
+        assert_eq!(advice(&error(CertificateError::UnknownIssuer)), "");
+        assert_eq!(advice(&io::Error::other("x")), "");
     }
 }

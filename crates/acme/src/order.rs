@@ -7,13 +7,16 @@ use crate::dns_hook::{self, Record};
 use crate::problem;
 use crate::reports::Reports;
 use howdah_protocol::messages::acme::{
-    CertificateOrder, ChallengeAnswer, FailureCause, FromAcme, OrderAuthority, OrderChallenge, OrderFailure, Secret,
+    CertificateOrder, ChallengeAnswer, FailureCause, FromAcme, OrderAuthority, OrderChallenge, OrderFailure, OrderKey,
+    Secret,
 };
 use instant_acme::{
     AuthorizationStatus, CertificateIdentifier, ChallengeHandle, ChallengeType, Error, Identifier, NewOrder, Order,
     OrderStatus, RetryPolicy,
 };
-use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
+use rcgen::{
+    CertificateParams, CustomExtension, DistinguishedName, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384,
+};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::time::Duration;
@@ -103,7 +106,7 @@ async fn obtain(
         Refusal::Acme(error) => with_pause(error),
         Refusal::Ours(reason) => OrderFailure { cause: FailureCause::Challenge, reason, retry_after_seconds: None },
     })?;
-    let (key, csr) = request(&order.domain).map_err(|reason| OrderFailure {
+    let (key, csr) = request(&order.domain, order.key).map_err(|reason| OrderFailure {
         cause: FailureCause::Authority,
         reason: format!("no key can be made: {reason}"),
         retry_after_seconds: None,
@@ -250,10 +253,13 @@ fn answer_of(challenge: &ChallengeHandle<'_>, order: &CertificateOrder) -> Resul
 }
 
 /// A new key, as PEM, and the request for its certificate.
-fn request(domain: &str) -> Result<(String, Vec<u8>), rcgen::Error> {
+fn request(domain: &str, kind: OrderKey) -> Result<(String, Vec<u8>), rcgen::Error> {
     let mut parameters = CertificateParams::new([domain.to_owned()])?;
     parameters.distinguished_name = DistinguishedName::new();
-    let key = KeyPair::generate()?;
+    let key = KeyPair::generate_for(match kind {
+        OrderKey::P256 => &PKCS_ECDSA_P256_SHA256,
+        OrderKey::P384 => &PKCS_ECDSA_P384_SHA384,
+    })?;
     let request = parameters.serialize_request(&key)?;
     Ok((key.serialize_pem(), request.der().to_vec()))
 }

@@ -15,16 +15,15 @@ const DEFAULT_PAUSE: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// Asks the authority. A failure is no opinion: the certificate is renewed at two thirds of its life.
 pub async fn ask(accounts: &Accounts, question: WindowQuestion) -> FromAcme {
-    let domain = question.domain.clone();
     let answer = window(accounts, &question).await;
     let (window, pause) = match answer {
         Ok((window, pause)) => (Some(window), pause.clamp(MIN_PAUSE, MAX_PAUSE)),
         Err(reason) => {
-            tracing::debug!(%domain, reason, "the authority does not suggest a time for the renewal");
+            tracing::debug!(domain = question.domain, reason, "the authority does not suggest a time for the renewal");
             (None, DEFAULT_PAUSE)
         }
     };
-    FromAcme::RenewalWindow { domain, window, ask_again_seconds: pause.as_secs() }
+    FromAcme::RenewalWindow { question: question.question, window, ask_again_seconds: pause.as_secs() }
 }
 
 async fn window(accounts: &Accounts, question: &WindowQuestion) -> Result<((i64, i64), Duration), String> {

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import threading
 
 from support.acme.server import Authority
+from support.http.client import Connection
 from support.machine import free_port
 from support.server import Howdah
 from support.waiting import wait_for
@@ -63,5 +65,52 @@ class AcmeSite:
 
         return wait_for(issued, f"a certificate of {name}; log:\n{self.server.stderr[-3000:]}")
 
+    def clients(self, name: str) -> "SteadyClients":
+        return SteadyClients(self, name)
+
     def status(self) -> dict:
         return self.server.api("GET", "/status").json().get("certificates", {})
+
+
+class SteadyClients:
+    """Requests over one connection that is kept, and over a new one each time, while a block runs. None of them fails,
+    and some come after all that the block has done."""
+
+    def __init__(self, site: AcmeSite, name: str):
+        self.site, self.name = site, name
+        self.failures: list[Exception] = []
+        self.answers = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "SteadyClients":
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind, *_) -> None:
+        try:
+            if kind is None:
+                before = self.answers
+                wait_for(lambda: self.answers > before + 2 or self.failures)
+        finally:
+            self._done.set()
+            self._thread.join()
+        if kind is None:
+            assert not self.failures
+
+    def _connect(self) -> Connection:
+        connection = Connection(("127.0.0.1", self.site.tls_port))
+        context = ssl._create_unverified_context()
+        connection.socket = context.wrap_socket(connection.socket, server_hostname=self.name)
+        return connection
+
+    def _run(self) -> None:
+        try:
+            with self._connect() as kept:
+                while not self._done.is_set():
+                    assert kept.request("GET", "/").status == 200
+                    with self._connect() as other:
+                        assert other.request("GET", "/").status == 200
+                    self.answers += 2
+        except Exception as error:
+            self.failures.append(error)

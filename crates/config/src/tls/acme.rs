@@ -15,7 +15,7 @@ use crate::read::scope::Scope;
 use crate::tls::names::read_authority;
 
 pub(crate) const OPTIONS: Options =
-    Options { known: &["domains", "contact", "authorities", "challenges", "dns"], unsupported: &[] };
+    Options { known: &["domains", "contact", "authorities", "challenges", "dns", "key"], unsupported: &[] };
 pub(crate) const AUTHORITY_OPTIONS: Options =
     Options { known: &["directory", "external_account", "roots"], unsupported: &[] };
 pub(crate) const EXTERNAL_ACCOUNT_OPTIONS: Options = Options { known: &["key_id", "hmac_key"], unsupported: &[] };
@@ -53,6 +53,18 @@ pub struct AcmeIssuance {
     pub challenges: Vec<AcmeChallenge>,
     /// The command that changes the DNS; always there with DNS-01.
     pub dns: Option<DnsHook>,
+    /// The kind of the keys of new certificates.
+    pub key: AcmeKey,
+}
+
+/// The kind of a key. RSA is not among them: ring cannot make such keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AcmeKey {
+    /// ECDSA with P-256.
+    #[default]
+    P256,
+    /// ECDSA with P-384.
+    P384,
 }
 
 /// A certificate authority.
@@ -127,9 +139,19 @@ impl Acme {
                 authorities: authorities.unwrap_or_else(|| vec![AcmeAuthority::default()]),
                 challenges,
                 dns,
+                key: object.read("key", read_key)?.unwrap_or_default(),
             },
         })
     }
+}
+
+fn read_key(node: &Node<'_>) -> Result<AcmeKey, Error> {
+    let text = node.nonempty_string()?;
+    if text.starts_with("rsa") {
+        let advice = "write \"p256\" or \"p384\", or upload a certificate with such a key";
+        return Err(node.error(format_args!("howdah does not make RSA keys; {advice}")));
+    }
+    node.one_of(&[("p256", AcmeKey::P256), ("p384", AcmeKey::P384)])
 }
 
 /// Reads a domain, without a dot at its end. An internationalized one is written in ASCII.
@@ -323,8 +345,8 @@ mod tests {
     fn the_default_is_lets_encrypt_without_the_dns() {
         let acme = parse(r#"{"domains": "Shop.Example"}"#).expect("acme");
         assert_eq!(acme.domains, ["shop.example"]);
-        let AcmeIssuance { contact, authorities, challenges, dns } = acme.issuance;
-        assert_eq!((contact, dns), (None, None));
+        let AcmeIssuance { contact, authorities, challenges, dns, key } = acme.issuance;
+        assert_eq!((contact, dns, key), (None, None, AcmeKey::P256));
         assert_eq!(authorities, [AcmeAuthority::default()]);
         assert_eq!(challenges, [AcmeChallenge::TlsAlpn, AcmeChallenge::Http]);
     }
@@ -335,11 +357,12 @@ mod tests {
             r#"{{"domains": ["*.shop.example", "shop.example", "shop.example"], "contact": "ops@shop.example",
                 "authorities": [{{"directory": "letsencrypt-staging"}}, {{"directory": "http://[::1]:14000/dir",
                     "external_account": {{"key_id": "kid", "hmac_key": "{KEY}"}}, "roots": "internal"}}],
-                "dns": {{"command": ["/usr/local/bin/dns", "-v"], "wait": 60}}}}"#
+                "dns": {{"command": ["/usr/local/bin/dns", "-v"], "wait": 60}}, "key": "p384"}}"#
         );
         let acme = parse(&text).expect("acme");
         assert_eq!(acme.domains, ["*.shop.example", "shop.example"]);
-        let AcmeIssuance { contact, authorities, challenges, dns } = acme.issuance;
+        let AcmeIssuance { contact, authorities, challenges, dns, key } = acme.issuance;
+        assert_eq!(key, AcmeKey::P384);
         assert_eq!(contact.as_deref(), Some("mailto:ops@shop.example"));
         assert_eq!(authorities[0].directory, DIRECTORIES[1].1);
         let external = authorities[1].external_account.as_ref().expect("an account");
@@ -410,6 +433,12 @@ mod tests {
                 with(r#""challenges": ["dns-01"]"#),
                 "/challenges/0: \"dns\" is missing; add it with the command that changes the DNS".to_owned(),
             ),
+            (
+                with(r#""key": "rsa2048""#),
+                "/key: howdah does not make RSA keys; write \"p256\" or \"p384\", or upload a certificate with such a key"
+                    .to_owned(),
+            ),
+            (with(r#""key": "p521""#), "/key: \"p521\" is not possible here; write \"p256\" or \"p384\"".to_owned()),
             (with(r#""authorities": []"#), "/authorities: the array is empty; remove it to get the default".to_owned()),
             (
                 with(r#""authorities": [{"directory": "http://ca.example/dir"}]"#),

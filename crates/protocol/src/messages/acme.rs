@@ -47,6 +47,17 @@ pub struct CertificateOrder {
     pub challenge: OrderChallenge,
     /// The certificate that is renewed, as PEM.
     pub replaces: Option<String>,
+    /// The kind of its key.
+    pub key: OrderKey,
+}
+
+/// The kind of a key: ECDSA with this curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OrderKey {
+    /// P-256.
+    P256,
+    /// P-384.
+    P384,
 }
 
 /// A certificate authority.
@@ -81,6 +92,8 @@ pub enum OrderChallenge {
 /// A question for the time of a renewal.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct WindowQuestion {
+    /// Its number, unique for the life of the supervisor.
+    pub question: u64,
     /// The domain of the certificate.
     pub domain: String,
     /// The authority that has issued it.
@@ -124,8 +137,8 @@ pub enum FromAcme {
     },
     /// The answer to [`ToAcme::AskForWindow`].
     RenewalWindow {
-        /// The domain.
-        domain: String,
+        /// The question.
+        question: u64,
         /// The first and the last second, since 1970; `None` if the authority has no opinion, or did not answer.
         window: Option<(i64, i64)>,
         /// When to ask again, in seconds.

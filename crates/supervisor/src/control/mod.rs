@@ -263,7 +263,7 @@ impl Control {
                 tracing::error!("the router uses the former certificates: {}", error_text(&error));
             }
         } else if !runtime.stage.has_changes() {
-            runtime.acme.stop();
+            runtime.acme.stop(&mut runtime.certificates);
         }
         runtime.generations.remove_ended();
         runtime.router.forward(runtime.generations.take_notices(), now);
@@ -341,7 +341,7 @@ impl Control {
     pub fn on_time(&mut self, now: Instant) {
         let runtime = &mut self.runtime;
         runtime.generations.on_time(now);
-        runtime.acme.on_time(&runtime.certificates, now);
+        runtime.acme.on_time(&mut runtime.certificates, now);
         if runtime.router.on_time(now) {
             self.on_router_death(ProcessEnd::Signal(Signal::KILL.as_raw()), now);
         }

@@ -33,6 +33,15 @@ pub struct Certificates {
     /// The certificates that authorities have issued, by domain.
     issued: BTreeMap<String, IssuedCertificate>,
     issued_storage: Option<IssuedStorage>,
+    unstored: Unstored,
+}
+
+/// Things that could not be stored, because the disk was full, for instance. It is used, and tried again.
+#[derive(Debug, Default)]
+struct Unstored {
+    /// Domains of issued certificates.
+    domains: BTreeSet<String>,
+    accounts: Vec<StoredAccount>,
 }
 
 /// A certificate that an authority has issued.
@@ -126,7 +135,8 @@ impl Certificates {
         self.by_name.get(name).map(|bundle| bundle.certificates().to_owned())
     }
 
-    /// Keeps a certificate that an authority has issued. One that cannot be stored is used, too: the result is a warning.
+    /// Keeps a certificate that an authority has issued. One that cannot be stored is used, too, until
+    /// [`Self::store_again`] succeeds: the result is a warning.
     ///
     /// # Errors
     /// A phrase, if it is no certificate for the domain and its key. The former one stays.
@@ -135,6 +145,10 @@ impl Certificates {
         let storage = self.issued_storage.as_ref();
         let stored = storage.map_or(Ok(()), |storage| storage.write_certificate(domain, &origin, bundle.pem()));
         self.issued.insert(domain.to_owned(), IssuedCertificate { origin, bundle });
+        match &stored {
+            Ok(()) => self.unstored.domains.remove(domain),
+            Err(_) => self.unstored.domains.insert(domain.to_owned()),
+        };
         Ok(stored.err())
     }
 
@@ -146,9 +160,38 @@ impl Certificates {
     /// Stores an account at an authority.
     ///
     /// # Errors
-    /// A sentence, if it cannot be stored.
-    pub fn put_account(&self, account: &StoredAccount) -> Result<(), String> {
-        self.issued_storage.as_ref().map_or(Ok(()), |storage| storage.write_account(account))
+    /// A sentence, if it cannot be stored, until [`Self::store_again`] succeeds.
+    pub fn put_account(&mut self, account: &StoredAccount) -> Result<(), String> {
+        let stored = self.issued_storage.as_ref().map_or(Ok(()), |storage| storage.write_account(account));
+        let is_same = |other: &StoredAccount| other.directory == account.directory && other.key_id == account.key_id;
+        self.unstored.accounts.retain(|other| !is_same(other));
+        if stored.is_err() {
+            self.unstored.accounts.push(account.clone());
+        }
+        stored
+    }
+
+    /// Whether something could not be stored.
+    pub fn has_unstored(&self) -> bool {
+        !self.unstored.domains.is_empty() || !self.unstored.accounts.is_empty()
+    }
+
+    /// Tries again to store what could not be stored. Returns what is stored now, as phrases.
+    pub fn store_again(&mut self) -> Vec<String> {
+        let Some(storage) = &self.issued_storage else { return Vec::new() };
+        let mut stored = Vec::new();
+        self.unstored.domains.retain(|domain| {
+            let Some(IssuedCertificate { origin, bundle }) = self.issued.get(domain) else { return false };
+            let written = storage.write_certificate(domain, origin, bundle.pem());
+            stored.extend(written.is_ok().then(|| format!("the certificate of {domain}")));
+            written.is_err()
+        });
+        self.unstored.accounts.retain(|account| {
+            let written = storage.write_account(account);
+            stored.extend(written.is_ok().then(|| format!("the account at {}", account.directory)));
+            written.is_err()
+        });
+        stored
     }
 
     /// Removes a certificate. `used` holds the names that the configuration uses.

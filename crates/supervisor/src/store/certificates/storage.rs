@@ -2,11 +2,11 @@
 
 use crate::store::state_directory::{remove_access_of_others, replace_file};
 use std::fs::{DirBuilder, File};
-use std::io;
+use std::io::{self, ErrorKind::QuotaExceeded, ErrorKind::ReadOnlyFilesystem, ErrorKind::StorageFull};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The folder. It does not exist if the file system is read-only and the folder was never created.
+/// The folder. It does not exist if it was never created, and the file system is full or read-only.
 #[derive(Debug)]
 pub struct Storage {
     folder: PathBuf,
@@ -23,10 +23,13 @@ impl Storage {
     pub fn open(state_directory: &Path) -> Result<Storage, String> {
         let folder = state_directory.join(FOLDER);
         match DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::ReadOnlyFilesystem => {
+            Err(error) if !matches!(error.kind(), ReadOnlyFilesystem | StorageFull | QuotaExceeded) => {
                 Err(format!("cannot create the folder of certificates {folder:?}: {error}; choose another --state-dir"))
             }
-            _ => {
+            created => {
+                if let Some(error) = created.err().filter(|error| error.kind() != ReadOnlyFilesystem) {
+                    tracing::warn!("cannot create the folder of certificates {folder:?}: {error}; make room");
+                }
                 remove_access_of_others(&folder, FOLDER_MODE);
                 Ok(Storage { folder })
             }
@@ -50,7 +53,9 @@ impl Storage {
     /// Writes a file completely, or not at all.
     pub fn write(&self, name: &str, content: &str) -> Result<(), String> {
         let path = self.folder.join(name);
-        replace_file(&path, content.as_bytes())
+        let created = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&self.folder);
+        created
+            .and_then(|()| replace_file(&path, content.as_bytes()))
             .map_err(|error| format!("cannot write {path:?}: {error}; make room, or choose another --state-dir"))
     }
 

@@ -1,6 +1,6 @@
 //! One domain: what is known of its certificate, and when it is the turn of the next attempt.
 
-use crate::policy::renewal::{Attempt, at_least, pause_after, renewal_time};
+use crate::policy::renewal::{Attempt, KnownTime, Validity, at_least, pause_after, pause_after_success, renewal_time};
 use crate::store::certificates::IssuedCertificate;
 use howdah_config::{AcmeAuthority, AcmeChallenge, AcmeIssuance};
 use howdah_protocol::messages::acme::OrderFailure;
@@ -26,15 +26,21 @@ pub struct ManagedDomain {
     /// The challenge that worked the last time.
     preferred: Option<AcmeChallenge>,
     /// The time that the authority wants, in seconds since 1970.
-    pub window: Option<(i64, i64)>,
-    /// When to ask the authority for it.
-    pub ask_at: Option<Instant>,
+    window: Option<(i64, i64)>,
+    /// When to ask the authority for it; `None` without a certificate.
+    ask_at: Option<Instant>,
+    /// The number of the question that the authority has not answered.
+    question: Option<u64>,
+    /// Since when its certificate is known.
+    known: Option<(Instant, KnownTime)>,
     /// Between 0 and 1, the same for the life of a certificate.
     chance: f64,
 }
 
-/// The least time between two certificates of a domain, whatever authorities and clocks want.
-const LEAST_PAUSE: Duration = Duration::from_secs(60 * 60);
+/// When the authority is asked again, unless its answer has another time.
+const ASK_AGAIN: Duration = Duration::from_secs(6 * 60 * 60);
+/// The process has a shorter limit.
+const LONGEST_ASK_AGAIN: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 // === impl ManagedDomain ===
 
@@ -52,6 +58,9 @@ impl ManagedDomain {
             preferred,
             window: None,
             ask_at: certificate.map(|_| now),
+            question: None,
+            known: certificate
+                .map(|certificate| (now, KnownTime::of_stored(certificate.validity(), seconds_since_1970()))),
             chance: chance(),
         }
     }
@@ -74,13 +83,38 @@ impl ManagedDomain {
         certificate.map(|certificate| renewal_time(certificate.validity(), self.window, self.chance))
     }
 
-    /// How long until the next attempt, as the clock of the wall stands now. The caller asks again after an hour: that
-    /// clock may jump.
+    /// The present time, in seconds since 1970, as the wall clock has it now, or as it must at least be.
+    pub fn time(&self, now: Instant) -> i64 {
+        let wall = seconds_since_1970();
+        self.known.map_or(wall, |(since, known)| known.time_after(now.saturating_duration_since(since), wall))
+    }
+
+    /// How long until the next attempt, as the clocks are now. The caller asks again after a minute: they may jump.
     pub fn pause(&self, certificate: Option<&IssuedCertificate>, now: Instant) -> Duration {
-        let wall = self.renewal_time(certificate).map_or(Duration::ZERO, |at| {
-            Duration::from_secs(u64::try_from(at.saturating_sub(seconds_since_1970())).unwrap_or(0))
+        let renewal = self.renewal_time(certificate).map_or(Duration::ZERO, |at| {
+            Duration::from_secs(u64::try_from(at.saturating_sub(self.time(now))).unwrap_or(0))
         });
-        self.not_before.map_or(wall, |at| wall.max(at.saturating_duration_since(now)))
+        self.not_before.map_or(renewal, |at| renewal.max(at.saturating_duration_since(now)))
+    }
+
+    /// When it is time to ask the authority for its window.
+    pub fn ask_at(&self) -> Option<Instant> {
+        self.ask_at
+    }
+
+    /// The authority is asked for its window. Without an answer, it is asked again later.
+    pub fn on_ask(&mut self, question: u64, now: Instant) {
+        self.question = Some(question);
+        self.ask_at = Some(now + divided_for_acme(ASK_AGAIN));
+    }
+
+    /// The authority has answered a question. Others than the last one are about a former certificate.
+    pub fn on_window(&mut self, question: u64, window: Option<(i64, i64)>, ask_again: Duration, now: Instant) {
+        if self.question.take_if(|asked| *asked == question).is_none() {
+            return;
+        }
+        self.window = window;
+        self.ask_at = Some(now + divided_for_acme(ask_again.min(LONGEST_ASK_AGAIN)));
     }
 
     /// An attempt has failed. Returns the pause until the next one.
@@ -101,19 +135,20 @@ impl ManagedDomain {
         pause
     }
 
-    /// A certificate was issued. Returns the challenge that worked.
-    pub fn on_success(&mut self, now: Instant) -> AcmeChallenge {
+    /// A certificate with this validity was issued.
+    pub fn on_success(&mut self, validity: Validity, now: Instant) {
         let challenge = self.challenge();
         self.order = None;
         self.attempt = Attempt::default();
         self.last_failure = None;
         self.failed_rounds = 0;
-        self.not_before = Some(now + divided_for_acme(LEAST_PAUSE));
+        self.not_before = Some(now + divided_for_acme(pause_after_success(validity)));
         self.preferred = Some(challenge);
         self.window = None;
         self.ask_at = Some(now);
+        self.question = None;
+        self.known = Some((now, KnownTime::of_issued(validity, seconds_since_1970())));
         self.chance = chance();
-        challenge
     }
 }
 

@@ -9,12 +9,13 @@ mod process;
 
 use crate::os::files::memory_file::memory_file;
 use crate::os::identity::UserAccount;
-use crate::store::certificates::{CertificateOrigin, Certificates, StoredAccount, time_text};
+use crate::policy::renewal;
+use crate::store::certificates::{CertificateOrigin, Certificates, IssuedCertificate, StoredAccount, time_text};
 use domain::{ManagedDomain, seconds_since_1970};
-use howdah_config::{AcmeAuthority, AcmeChallenge, Configuration};
+use howdah_config::{AcmeAuthority, AcmeChallenge, AcmeKey, Configuration};
 use howdah_protocol::messages::acme::{
     CertificateOrder, ChallengeAnswer, ChallengeAnswers, FailureCause, FromAcme, OrderAuthority, OrderChallenge,
-    OrderFailure, Secret, ToAcme, WindowQuestion,
+    OrderFailure, OrderKey, Secret, ToAcme, WindowQuestion,
 };
 use howdah_protocol::messages::router::ToRouter;
 use howdah_protocol::test_time::divided_for_acme;
@@ -35,7 +36,8 @@ pub struct AcmeControl {
     process: Option<AcmeProcess>,
     /// Since when the process has had nothing to do.
     idle_since: Option<Instant>,
-    next_order: u64,
+    /// Of the next order, or of the next question.
+    next_number: u64,
     accounts: Vec<StoredAccount>,
     /// The answers to the challenges of orders under way.
     answers: BTreeMap<u64, ChallengeAnswer>,
@@ -45,6 +47,12 @@ pub struct AcmeControl {
     /// The orders whose challenges the router does not answer yet, with the number of the set.
     unanswered: Vec<(u64, u64)>,
     has_new_certificates: bool,
+    /// When to try again to store what could not be stored.
+    store_at: Option<Instant>,
+    /// Whether the log has that the clock is wrong.
+    has_warned_of_clock: bool,
+    /// The clocks at the last look: the monotonic one, and that of the wall.
+    last_look: (Instant, i64),
 }
 
 /// A domain in the status.
@@ -84,8 +92,10 @@ const ORDERS_AT_ONCE: usize = 8;
 const ORDER_PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// How long the process is kept without orders.
 const KEPT_IDLE: Duration = Duration::from_secs(10);
-/// How often the clock of the wall is looked at.
-const LONGEST_SLEEP: Duration = Duration::from_secs(60 * 60);
+/// How often the wall clock is looked at: it may jump.
+const LOOK_AT_CLOCK: Duration = Duration::from_secs(60);
+/// How often storing is tried again.
+const STORE_AGAIN: Duration = Duration::from_secs(60);
 
 // === impl AcmeControl ===
 
@@ -97,13 +107,16 @@ impl AcmeControl {
             domains: BTreeMap::new(),
             process: None,
             idle_since: None,
-            next_order: 1,
+            next_number: 1,
             accounts,
             answers: BTreeMap::new(),
             answers_version: 0,
             has_new_answers: false,
             unanswered: Vec::new(),
             has_new_certificates: false,
+            store_at: None,
+            has_warned_of_clock: false,
+            last_look: (Instant::now(), seconds_since_1970()),
         }
     }
 
@@ -141,7 +154,7 @@ impl AcmeControl {
             let expires = certificate.map(|certificate| certificate.validity().until);
             let state = match expires {
                 None => DomainState::Temporary,
-                Some(until) if until < seconds_since_1970() => DomainState::Expired,
+                Some(until) if until < domain.time(now) => DomainState::Expired,
                 Some(_) => DomainState::Valid,
             };
             let has_failed = domain.last_failure.is_some() && domain.order.is_none();
@@ -166,17 +179,22 @@ impl AcmeControl {
         let of_domain = |(name, domain): (&String, &ManagedDomain)| match domain.order {
             Some((_, deadline)) => Some(deadline),
             None => {
-                let pause = domain.pause(certificates.issued(name), now).min(LONGEST_SLEEP);
+                let pause = domain.pause(certificates.issued(name), now).min(divided_for_acme(LOOK_AT_CLOCK));
                 let attempt = has_room.then_some(now + pause);
-                attempt.into_iter().chain(domain.ask_at).min()
+                attempt.into_iter().chain(domain.ask_at()).min()
             }
         };
         let idle = self.idle_since.map(|since| since + KEPT_IDLE);
-        self.domains.iter().filter_map(of_domain).chain(idle).min()
+        self.domains.iter().filter_map(of_domain).chain(idle).chain(self.store_at).min()
     }
 
     /// Begins the attempts that are due, and ends those that take too long.
-    pub fn on_time(&mut self, certificates: &Certificates, now: Instant) {
+    pub fn on_time(&mut self, certificates: &mut Certificates, now: Instant) {
+        self.look_at_clock(now);
+        if self.store_at.is_some_and(|at| at <= now) {
+            store_again(certificates);
+            self.store_at = certificates.has_unstored().then(|| now + divided_for_acme(STORE_AGAIN));
+        }
         let overdue = |domain: &ManagedDomain| domain.order.filter(|(_, deadline)| *deadline <= now);
         if self.domains.values().any(|domain| overdue(domain).is_some()) {
             tracing::error!("the process that obtains certificates does not answer; killing it");
@@ -190,15 +208,21 @@ impl AcmeControl {
             if room > 0 && domain.pause(certificate, now).is_zero() {
                 room -= 1;
                 self.begin_order(&name, certificates, now);
-            } else if domain.ask_at.take_if(|at| *at <= now).is_some()
+            } else if domain.ask_at().is_some_and(|at| at <= now)
                 && let Some(certificate) = certificate
             {
+                let question = self.next_number;
+                self.next_number += 1;
+                domain.on_ask(question, now);
                 // The authority that has issued it, if it is still among the configured ones.
                 let directory = &certificate.origin.directory;
                 let authority = domain.issuance.authorities.iter().find(|known| known.directory == *directory).cloned();
                 if let Some(authority) = authority.map(|authority| self.order_authority(&authority, certificates)) {
                     let certificate = certificate.chain().to_owned();
-                    self.send(ToAcme::AskForWindow(WindowQuestion { domain: name, authority, certificate }), now);
+                    self.send(
+                        ToAcme::AskForWindow(WindowQuestion { question, domain: name, authority, certificate }),
+                        now,
+                    );
                 }
             }
         }
@@ -212,11 +236,23 @@ impl AcmeControl {
         }
     }
 
+    fn look_at_clock(&mut self, now: Instant) {
+        let wall = seconds_since_1970();
+        let (at, before) = std::mem::replace(&mut self.last_look, (now, wall));
+        if let Some(jump) = renewal::jump(before, wall, now.saturating_duration_since(at))
+            && !self.domains.is_empty()
+        {
+            let (distance, direction) = (time_span(jump), if jump > 0 { "ahead" } else { "back" });
+            tracing::info!("the clock of this machine has jumped {direction} by {distance}");
+            self.has_warned_of_clock = false;
+        }
+    }
+
     fn begin_order(&mut self, name: &str, certificates: &Certificates, now: Instant) {
         let Some(domain) = self.domains.get(name) else { return };
         let (authority, challenge) = (domain.authority(), domain.challenge());
         tracing::info!("asking {} for a certificate of {name} ({})", authority.directory, challenge.as_str());
-        let order = self.next_order;
+        let order = self.next_number;
         let former = certificates.issued(name).filter(|issued| issued.origin.directory == authority.directory);
         let message = CertificateOrder {
             order,
@@ -231,8 +267,12 @@ impl AcmeControl {
                 (AcmeChallenge::TlsAlpn | AcmeChallenge::Dns, _) => OrderChallenge::TlsAlpn,
             },
             replaces: former.map(|former| former.chain().to_owned()),
+            key: match domain.issuance.key {
+                AcmeKey::P256 => OrderKey::P256,
+                AcmeKey::P384 => OrderKey::P384,
+            },
         };
-        self.next_order += 1;
+        self.next_number += 1;
         if let Some(domain) = self.domains.get_mut(name) {
             domain.order = Some((order, now + ORDER_PATIENCE));
         }
@@ -301,7 +341,10 @@ impl AcmeControl {
     }
 
     /// Ends the process, because howdah shuts down.
-    pub fn stop(&mut self) {
+    pub fn stop(&mut self, certificates: &mut Certificates) {
+        if self.store_at.take().is_some() {
+            store_again(certificates);
+        }
         self.domains.clear();
         self.answers.clear();
         self.idle_since = None;
@@ -315,7 +358,7 @@ impl AcmeControl {
         match message {
             None => self.on_process_end("has ended", now),
             Some(FromAcme::Account { directory, key_id, credentials }) => {
-                self.on_account(StoredAccount { directory, key_id, credentials }, certificates);
+                self.on_account(StoredAccount { directory, key_id, credentials }, certificates, now);
             }
             Some(FromAcme::Challenge { order, answer }) => {
                 if self.domain_of(order).is_some() {
@@ -326,19 +369,22 @@ impl AcmeControl {
             }
             Some(FromAcme::Obtained { order, pem }) => self.on_obtained(order, &pem.0, certificates, now),
             Some(FromAcme::Failed { order, failure }) => self.on_failure(order, &failure, now),
-            Some(FromAcme::RenewalWindow { domain, window, ask_again_seconds }) => {
-                if let Some(known) = self.domains.get_mut(&domain) {
-                    known.window = window;
-                    known.ask_at = Some(now + divided_for_acme(Duration::from_secs(ask_again_seconds)));
+            Some(FromAcme::RenewalWindow { question, window, ask_again_seconds }) => {
+                for domain in self.domains.values_mut() {
+                    domain.on_window(question, window, Duration::from_secs(ask_again_seconds), now);
                 }
             }
         }
     }
 
-    fn on_account(&mut self, account: StoredAccount, certificates: &Certificates) {
+    fn on_account(&mut self, account: StoredAccount, certificates: &mut Certificates, now: Instant) {
         tracing::info!("made an account at {}", account.directory);
         if let Err(problem) = certificates.put_account(&account) {
-            tracing::error!("the account at {} is lost at the end of howdah: {problem}", account.directory);
+            tracing::error!(
+                "the account at {} is lost at the end of howdah if it cannot be stored before: {problem}",
+                account.directory
+            );
+            self.store_at.get_or_insert(now + divided_for_acme(STORE_AGAIN));
         }
         self.accounts.retain(|known| known.directory != account.directory || known.key_id != account.key_id);
         self.accounts.push(account);
@@ -352,14 +398,29 @@ impl AcmeControl {
         let origin = CertificateOrigin { directory: directory.clone(), challenge: challenge.as_str().to_owned() };
         match certificates.put_issued(&name, origin, pem) {
             Ok(warning) => {
+                let Some(validity) = certificates.issued(&name).map(IssuedCertificate::validity) else { return };
                 if let Some(domain) = self.domains.get_mut(&name) {
-                    domain.on_success(now);
+                    domain.on_success(validity, now);
                 }
                 self.has_new_certificates = true;
-                let until = certificates.issued(&name).map(|issued| issued.validity().until).unwrap_or_default();
-                tracing::info!("{directory} has issued a certificate of {name}, valid until {}", time_text(until));
+                let until = time_text(validity.until);
+                tracing::info!("{directory} has issued a certificate of {name}, valid until {until}");
+                let difference = renewal::clock_difference(validity, seconds_since_1970());
+                if let Some(ahead) = difference
+                    && !std::mem::replace(&mut self.has_warned_of_clock, true)
+                {
+                    tracing::error!(
+                        "the clock of this machine is {} {} that of {directory}; set it, because one of them is wrong",
+                        time_span(ahead),
+                        if ahead > 0 { "ahead of" } else { "behind" }
+                    );
+                }
                 if let Some(warning) = warning {
-                    tracing::error!("the certificate of {name} is used, but lost at the end of howdah: {warning}");
+                    tracing::error!(
+                        "the certificate of {name} is used, but lost at the end of howdah if it cannot be stored before: \
+                         {warning}"
+                    );
+                    self.store_at.get_or_insert(now + divided_for_acme(STORE_AGAIN));
                 }
             }
             Err(problem) => {
@@ -442,5 +503,20 @@ impl AcmeControl {
     fn change_answers(&mut self) {
         self.answers_version += 1;
         self.has_new_answers = true;
+    }
+}
+
+fn store_again(certificates: &mut Certificates) {
+    for stored in certificates.store_again() {
+        tracing::info!("{stored}, which could not be stored before, is stored now");
+    }
+}
+
+/// A number of seconds, without its sign, in a unit that fits.
+fn time_span(seconds: i64) -> String {
+    const HOUR: u64 = 60 * 60;
+    match seconds.unsigned_abs().saturating_add(HOUR / 2) / HOUR {
+        hours @ 0..48 => format!("{hours} hours"),
+        hours => format!("{} days", (hours + 12) / 24),
     }
 }

@@ -1,0 +1,1 @@
+"""Parts of a machine that a test can break around howdah: file systems and clocks."""
