@@ -56,6 +56,7 @@ EVERYTHING = {
                     "challenges": ["dns-01"],
                     "dns": {"command": ["/bin/true"], "wait": 60},
                     "key": "p384",
+                    "on_demand": {"ask": "http://127.0.0.1:9000/allowed", "names": 100},
                 },
             },
         },

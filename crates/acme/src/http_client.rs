@@ -76,10 +76,19 @@ impl AuthorityClient {
         wanted.filter(|(at, _)| at.elapsed() < JUST_NOW).map(|(_, after)| after)
     }
 
+    /// The status of the answer to a GET.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn status(self, url: &str) -> Result<StatusCode, BoxError> {
+        let request = Request::get(url).body(Full::default())?;
+        self.send(request).await.map(|response| response.status())
+    }
+
     async fn send(self, request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, BoxError> {
         let uri = request.uri().clone();
         let is_https = uri.scheme_str() != Some("http");
-        let host = uri.host().ok_or("the authority has named a URL without a host")?;
+        let host = uri.host().ok_or("the URL has no host")?;
         let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
         let connected = TcpStream::connect((name.as_str(), port)).await;
@@ -87,7 +96,7 @@ impl AuthorityClient {
         if !is_https {
             let is_local = stream.peer_addr().is_ok_and(|address| address.ip().is_loopback());
             if !is_local {
-                return Err("the authority has named a URL without HTTPS".into());
+                return Err(format!("{host} is asked over HTTPS only").into());
             }
             return self.exchange(stream, request, &uri).await;
         }
@@ -117,10 +126,6 @@ impl AuthorityClient {
             let wanted = after.map(|after| (Instant::now(), after));
             *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
         }
-        let is_json = parts.headers.get(CONTENT_TYPE).is_some_and(is_json);
-        if (parts.status.is_server_error() || parts.status.is_client_error()) && !is_json {
-            return Err(format!("{authority} answers {}", parts.status).into());
-        }
         Ok(Response::from_parts(parts, Full::new(body)))
     }
 }
@@ -135,10 +140,12 @@ impl HttpClient for AuthorityClient {
             let (parts, body) = request.into_parts();
             // It cannot fail: the body is in memory.
             let body = body.collect().await.map_or_else(|never| match never {}, |body| body.to_bytes());
+            let authority = parts.uri.authority().map(ToString::to_string).unwrap_or_default();
             let sent = client.send(Request::from_parts(parts, Full::new(body)));
             let answer = tokio::time::timeout(TIMEOUT, sent).await.unwrap_or_else(|_| {
                 Err(Box::new(io::Error::other(format!("no answer within {} s", TIMEOUT.as_secs()))))
             });
+            let answer = answer.and_then(|answer| readable(answer, &authority));
             answer.map(BytesResponse::from).map_err(Error::Other)
         })
     }
@@ -146,6 +153,16 @@ impl HttpClient for AuthorityClient {
 
 fn add(store: &mut RootCertStore, pem: &[u8]) {
     store.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
+}
+
+/// A refusal is JSON; other ones are those of a proxy in front of the authority.
+fn readable(answer: Response<Full<Bytes>>, authority: &str) -> Result<Response<Full<Bytes>>, BoxError> {
+    let status = answer.status();
+    let is_json = answer.headers().get(CONTENT_TYPE).is_some_and(is_json);
+    if (status.is_server_error() || status.is_client_error()) && !is_json {
+        return Err(format!("{authority} answers {status}").into());
+    }
+    Ok(answer)
 }
 
 /// `application/problem+json`, with or without parameters.

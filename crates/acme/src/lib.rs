@@ -8,6 +8,7 @@
 //! - `accounts`: the accounts at the authorities
 //! - `http_client`: HTTPS to the authorities
 //! - `dns_hook`: the command that changes the DNS
+//! - `permission`: whether the operator's program allows a name that a client asks for
 //! - `renewal_window`: when the authority wants a certificate to be renewed
 //! - `reports`: the results, on their way to the supervisor
 //! - `problem`: the authorities' errors, and their remedies
@@ -18,6 +19,7 @@ mod accounts;
 mod dns_hook;
 mod http_client;
 mod order;
+mod permission;
 mod problem;
 mod process;
 mod renewal_window;

@@ -2,7 +2,7 @@
 
 use crate::accounts::Accounts;
 use crate::reports::Reports;
-use crate::{order, renewal_window};
+use crate::{order, permission, renewal_window};
 use howdah_protocol::child::inherited::{CONTROL_FD, take_inherited};
 use howdah_protocol::child::parent_death::die_with_supervisor;
 use howdah_protocol::messages::acme::ToAcme;
@@ -70,6 +70,11 @@ async fn serve(mut messages: mpsc::UnboundedReceiver<ToAcme>, reports: Reports) 
             ToAcme::AskForWindow(question) => {
                 tokio::task::spawn_local(async move {
                     reports.send(&renewal_window::ask(&accounts, question).await);
+                });
+            }
+            ToAcme::AskForName(question) => {
+                tokio::task::spawn_local(async move {
+                    reports.send(&permission::ask(question).await);
                 });
             }
             ToAcme::Boot(_) => tracing::error!("a second boot message"),

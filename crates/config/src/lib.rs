@@ -113,7 +113,9 @@ pub use settings::telemetry::{CollectorUrl, Telemetry, TelemetryProtocol};
 pub use template::path::PathTemplate;
 pub use template::text::{Template, TemplatePart};
 pub use template::variable::{TemplateVariable, Variables};
-pub use tls::acme::{Acme, AcmeAuthority, AcmeChallenge, AcmeIssuance, AcmeKey, DnsHook, ExternalAccount};
+pub use tls::acme::{
+    Acme, AcmeAuthority, AcmeChallenge, AcmeIssuance, AcmeKey, DnsHook, ExternalAccount, OnDemand, is_domain_name,
+};
 pub use tls::clients::ClientCertificates;
 pub use tls::conf_commands::{CipherSuite, KeyExchangeGroup, TlsPolicy, TlsVersions};
 pub use tls::hsts::Hsts;

@@ -114,6 +114,12 @@ pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<Vec<Listene
 /// A domain has one certificate for all listeners, which is obtained in one way.
 fn other_issuance(acme: &Acme, listeners: &[Listener]) -> Option<String> {
     let others = listeners.iter().filter_map(|listener| Some((listener, listener.tls.as_ref()?.acme.as_ref()?)));
+    let is_other = |other: &Acme| (&other.on_demand, &other.issuance) != (&acme.on_demand, &acme.issuance);
+    let mut on_demand = others.clone().filter(|(_, other)| acme.on_demand.is_some() && other.on_demand.is_some());
+    if let Some((other, _)) = on_demand.find(|(_, other)| is_other(other)) {
+        let problem = "names on demand have other options in";
+        return Some(format!("{problem} listeners/{}; write the same in both", other.address));
+    }
     let (other, domain) =
         others.filter(|(_, other)| other.issuance != acme.issuance).find_map(|(listener, other)| {
             Some((listener, acme.domains.iter().find(|domain| other.domains.contains(domain))?))

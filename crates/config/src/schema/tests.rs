@@ -184,6 +184,7 @@ fn the_schema_and_the_parser_have_the_same_options() {
         ("listener: tls: acme: authorities", crate::tls::acme::AUTHORITY_OPTIONS),
         ("listener: tls: acme: authorities: external_account", crate::tls::acme::EXTERNAL_ACCOUNT_OPTIONS),
         ("listener: tls: acme: dns", crate::tls::acme::DNS_OPTIONS),
+        ("listener: tls: acme: on_demand", crate::tls::acme::ON_DEMAND_OPTIONS),
         ("step", crate::routing::step::OPTIONS),
         ("step: match", crate::matching::condition::OPTIONS),
         ("step: action", crate::routing::action::OPTIONS),

@@ -14,11 +14,14 @@ use crate::read::node::{Node, Options};
 use crate::read::scope::Scope;
 use crate::tls::names::read_authority;
 
-pub(crate) const OPTIONS: Options =
-    Options { known: &["domains", "contact", "authorities", "challenges", "dns", "key"], unsupported: &[] };
+pub(crate) const OPTIONS: Options = Options {
+    known: &["domains", "contact", "authorities", "challenges", "dns", "key", "on_demand"],
+    unsupported: &[],
+};
 pub(crate) const AUTHORITY_OPTIONS: Options =
     Options { known: &["directory", "external_account", "roots"], unsupported: &[] };
 pub(crate) const EXTERNAL_ACCOUNT_OPTIONS: Options = Options { known: &["key_id", "hmac_key"], unsupported: &[] };
+pub(crate) const ON_DEMAND_OPTIONS: Options = Options { known: &["ask", "names"], unsupported: &[] };
 pub(crate) const DNS_OPTIONS: Options = Options { known: &["command", "wait"], unsupported: &[] };
 
 /// Directories with a short name.
@@ -31,15 +34,28 @@ const MAX_NAME_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
 const MAX_WAIT_SECONDS: u64 = 3600;
 const MIN_HMAC_BYTES: usize = 16;
+const MAX_NAMES_ON_DEMAND: u32 = 10_000;
+const DEFAULT_NAMES_ON_DEMAND: u32 = 1000;
 const DEFAULT_DNS_WAIT: Duration = Duration::from_secs(30);
 
 /// Certificates of a listener that howdah obtains: one for each domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acme {
-    /// The names, in lower case, at least one, each once.
+    /// The names, in lower case, each once; at least one, unless there is `on_demand`.
     pub domains: Vec<String>,
     /// How the certificates are obtained.
     pub issuance: AcmeIssuance,
+    /// Whether clients may ask for further names.
+    pub on_demand: Option<OnDemand>,
+}
+
+/// Certificates of names that clients ask for, and that a program of the operator allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnDemand {
+    /// The URL of the program: HTTPS, or HTTP on this machine.
+    pub ask: String,
+    /// The most names, 1 to 10,000. Default: 1000.
+    pub names: u32,
 }
 
 /// How certificates are obtained.
@@ -118,19 +134,15 @@ impl Acme {
             None if dns.is_some() => vec![AcmeChallenge::Dns],
             None => vec![AcmeChallenge::TlsAlpn, AcmeChallenge::Http],
         };
-        let node = object.require("domains", "the names of the certificates, as in [\"shop.example\"]")?;
+        let on_demand = object.read("on_demand", OnDemand::read)?;
         let only_dns = challenges == [AcmeChallenge::Dns];
-        let mut domains = Vec::new();
-        for domain in node.one_or_many(|node| read_domain(node, only_dns))? {
-            if !domains.contains(&domain) {
-                domains.push(domain);
+        let domains = match object.get("domains") {
+            None if on_demand.is_some() => Vec::new(),
+            _ => {
+                let node = object.require("domains", "the names of the certificates, as in [\"shop.example\"]")?;
+                read_domains(&node, only_dns)?
             }
-        }
-        match domains.len() {
-            0 => return Err(node.error("the array is empty; add a name, as in [\"shop.example\"]")),
-            1..=MAX_DOMAINS => {}
-            count => return Err(node.error(format_args!("there are {count} names; write at most {MAX_DOMAINS}"))),
-        }
+        };
         let authorities = object.read("authorities", |node| read_authorities(node, scope))?;
         Ok(Self {
             domains,
@@ -141,6 +153,7 @@ impl Acme {
                 dns,
                 key: object.read("key", read_key)?.unwrap_or_default(),
             },
+            on_demand,
         })
     }
 }
@@ -154,6 +167,32 @@ fn read_key(node: &Node<'_>) -> Result<AcmeKey, Error> {
     node.one_of(&[("p256", AcmeKey::P256), ("p384", AcmeKey::P384)])
 }
 
+fn read_domains(node: &Node<'_>, only_dns: bool) -> Result<Vec<String>, Error> {
+    let mut domains = Vec::new();
+    for domain in node.one_or_many(|node| read_domain(node, only_dns))? {
+        if !domains.contains(&domain) {
+            domains.push(domain);
+        }
+    }
+    match domains.len() {
+        0 => Err(node.error("the array is empty; add a name, as in [\"shop.example\"]")),
+        1..=MAX_DOMAINS => Ok(domains),
+        count => Err(node.error(format_args!("there are {count} names; write at most {MAX_DOMAINS}"))),
+    }
+}
+
+/// Whether this is the name of a domain, in lower case, and no address.
+pub fn is_domain_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        (1..=MAX_LABEL_BYTES).contains(&label.len())
+            && label.bytes().all(is_inner)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    text.len() <= MAX_NAME_BYTES && text.split('.').all(is_label) && text.parse::<IpAddr>().is_err()
+}
+
 /// Reads a domain, without a dot at its end. An internationalized one is written in ASCII.
 fn read_domain(node: &Node<'_>, only_dns: bool) -> Result<String, Error> {
     let text = node.nonempty_string()?.to_ascii_lowercase();
@@ -164,14 +203,7 @@ fn read_domain(node: &Node<'_>, only_dns: bool) -> Result<String, Error> {
         return Err(node.error(format_args!("{} has other than ASCII characters; write it as xn--…", quoted(&text))));
     }
     let name = text.strip_prefix("*.").unwrap_or(&text);
-    let is_label = |label: &str| {
-        let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        (1..=MAX_LABEL_BYTES).contains(&label.len())
-            && label.bytes().all(is_inner)
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    if text.len() > MAX_NAME_BYTES || !name.split('.').all(is_label) {
+    if text.len() > MAX_NAME_BYTES || !is_domain_name(name) {
         let problem = "is not a domain name; write it as in shop.example, without a scheme, a port or a path";
         return Err(node.error(format_args!("{} {problem}", quoted(&text))));
     }
@@ -250,19 +282,38 @@ fn read_directory(node: &Node<'_>) -> Result<String, Error> {
     if let Some((_, url)) = DIRECTORIES.iter().find(|(name, _)| *name == text) {
         return Ok((*url).to_owned());
     }
-    let advice = "write https://HOST/PATH, \"letsencrypt\" or \"letsencrypt-staging\"";
-    let (scheme, rest) = text.split_once("://").unwrap_or(("", &text));
+    check_url(node, &text, "a directory", "write https://HOST/PATH, \"letsencrypt\" or \"letsencrypt-staging\"")?;
+    Ok(text)
+}
+
+/// A URL that is asked over HTTPS, or over HTTP on this machine.
+fn check_url(node: &Node<'_>, text: &str, what: &str, advice: &str) -> Result<(), Error> {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let is_printable = text.bytes().all(|byte| byte.is_ascii_graphic());
     if authority.is_empty() || authority.contains('@') || !is_printable || !matches!(scheme, "http" | "https") {
-        return Err(node.error(format_args!("{} is not the URL of a directory; {advice}", quoted(&text))));
+        return Err(node.error(format_args!("{} is not the URL of {what}; {advice}", quoted(text))));
     }
     let host = authority.rsplit_once(':').filter(|(_, port)| !port.contains(']')).map_or(authority, |(host, _)| host);
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     if scheme == "http" && host != "localhost" && !address.is_ok_and(|address| address.is_loopback()) {
-        return Err(node.error(format_args!("an authority is asked over HTTPS only, except on this machine; {advice}")));
+        return Err(node.error(format_args!("{what} is asked over HTTPS only, except on this machine; {advice}")));
     }
-    Ok(text)
+    Ok(())
+}
+
+// === impl OnDemand ===
+
+impl OnDemand {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let object = node.object(&ON_DEMAND_OPTIONS)?;
+        let ask =
+            object.require("ask", "the URL of the program that allows names, as in http://127.0.0.1:9000/allowed")?;
+        let text = ask.nonempty_string()?;
+        check_url(&ask, &text, "a program", "write http://127.0.0.1:PORT/PATH or https://HOST/PATH")?;
+        let names = object.read("names", |node| node.integer(1..=MAX_NAMES_ON_DEMAND, "names"))?;
+        Ok(Self { ask: text, names: names.unwrap_or(DEFAULT_NAMES_ON_DEMAND) })
+    }
 }
 
 // === impl ExternalAccount ===
@@ -389,6 +440,65 @@ mod tests {
     }
 
     #[test]
+    fn names_on_demand_need_a_program() {
+        let acme = parse(r#"{"on_demand": {"ask": "http://127.0.0.1:9000/allowed"}}"#).expect("acme");
+        let expected = OnDemand { ask: "http://127.0.0.1:9000/allowed".to_owned(), names: 1000 };
+        assert_eq!((acme.domains, acme.on_demand), (Vec::new(), Some(expected)));
+        let cases = [
+            (
+                r#"{"on_demand": {}}"#,
+                "/on_demand: \"ask\" is missing; add the URL of the program that allows names, as in http://127.0.0.1:9000/allowed",
+            ),
+            (
+                r#"{"on_demand": {"ask": "http://ask.example/"}}"#,
+                "/on_demand/ask: a program is asked over HTTPS only, except on this machine; \
+                 write http://127.0.0.1:PORT/PATH or https://HOST/PATH",
+            ),
+            (
+                r#"{"on_demand": {"ask": "https://ask.example/", "names": 0}}"#,
+                "/on_demand/names: 0 is out of range; write 1 to 10000 names",
+            ),
+            (
+                r#"{"domains": [], "on_demand": {"ask": "https://ask.example/"}}"#,
+                "/domains: the array is empty; add a name, as in [\"shop.example\"]",
+            ),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(parse(json), Err(format!("listeners/*:1/tls/acme{expected}")), "{json}");
+        }
+        for (name, expected) in [
+            ("shop.example", true),
+            ("localhost", true),
+            ("Shop.example", false),
+            ("*.shop.example", false),
+            ("shop.example.", false),
+            ("192.0.2.1", false),
+            ("a/b", false),
+            ("", false),
+        ] {
+            assert_eq!(is_domain_name(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn listeners_agree_about_names_on_demand() {
+        let with = |ask: &str, more: &str| {
+            let acme = |ask: &str, more: &str| {
+                let acme = format!(r#"{{"on_demand": {{"ask": "https://ask.example/{ask}"}}{more}}}"#);
+                format!(r#"{{"pass": "routes", "tls": {{"acme": {acme}}}}}"#)
+            };
+            let (first, second) = (acme("", ""), acme(ask, more));
+            let text = format!(r#"{{"routes": [], "listeners": {{"*:1": {first}, "*:2": {second}}}}}"#);
+            Configuration::parse(&text).map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(with("", ""), Ok(()));
+        let expected =
+            "listeners/*:2/tls/acme: names on demand have other options in listeners/*:1; write the same in both";
+        assert_eq!(with("other", ""), Err(expected.to_owned()));
+        assert_eq!(with("", r#", "key": "p384""#), Err(expected.to_owned()));
+    }
+
+    #[test]
     fn listeners_agree_about_a_domain() {
         let with = |other: &str| {
             let acme =
@@ -442,7 +552,7 @@ mod tests {
             (with(r#""authorities": []"#), "/authorities: the array is empty; remove it to get the default".to_owned()),
             (
                 with(r#""authorities": [{"directory": "http://ca.example/dir"}]"#),
-                "/authorities/0/directory: an authority is asked over HTTPS only, except on this machine; \
+                "/authorities/0/directory: a directory is asked over HTTPS only, except on this machine; \
                  write https://HOST/PATH, \"letsencrypt\" or \"letsencrypt-staging\"".to_owned(),
             ),
             (

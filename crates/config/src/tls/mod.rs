@@ -38,7 +38,7 @@ const MAX_TICKET_KEYS: usize = 1000;
 /// TLS on a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// The names of the certificates, at least one, each once. The first certificate that matches the server name of
+    /// The names of the certificates, each once; at least one, unless there are names on demand. The first certificate that matches the server name of
     /// the client is used, an exact match before a wildcard; without a match, the first certificate. The certificate of
     /// a domain of `acme` has the name [`Tls::acme_certificate`], which no uploaded certificate can have.
     pub certificates: Vec<String>,

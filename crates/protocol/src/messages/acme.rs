@@ -21,6 +21,8 @@ pub enum ToAcme {
     },
     /// Ask when this certificate is to be renewed (ARI, RFC 9773): [`FromAcme::RenewalWindow`].
     AskForWindow(WindowQuestion),
+    /// Ask the operator's program whether a name may get a certificate: [`FromAcme::NameAnswer`].
+    AskForName(NameQuestion),
 }
 
 /// The boot message.
@@ -102,9 +104,27 @@ pub struct WindowQuestion {
     pub certificate: String,
 }
 
+/// A question for the operator's program.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct NameQuestion {
+    /// Its number, unique for the life of the supervisor.
+    pub question: u64,
+    /// The program's URL.
+    pub url: String,
+    /// The name: letters in lower case, digits, hyphens and dots.
+    pub name: String,
+}
+
 /// To the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromAcme {
+    /// The answer to [`ToAcme::AskForName`].
+    NameAnswer {
+        /// The question.
+        question: u64,
+        /// Whether the name may get a certificate, or why there is no answer.
+        answer: Result<bool, String>,
+    },
     /// An account was made at an authority.
     Account {
         /// The URL of its directory.

@@ -79,6 +79,17 @@ pub enum ToRouter {
     /// Use these certificates for new connections of the listeners. Descriptors: the certificates, as in
     /// [`ToRouter::Configure`].
     ReplaceCertificates,
+    /// Use these certificates for names that are not in the configuration (`on_demand`): in place of all former ones, or
+    /// besides them. Descriptors: a JSON object of names and PEM bundles.
+    OnDemandCertificates {
+        /// Whether there are no others.
+        all: bool,
+    },
+    /// There is no certificate for a name for now: [`FromRouter::UnknownName`].
+    NameRefused {
+        /// The name.
+        name: String,
+    },
     /// Answer these challenges of certificate authorities, and no others: [`FromRouter::AnswersChallenges`]. Descriptors:
     /// the text of the [`ChallengeAnswers`](crate::messages::acme::ChallengeAnswers).
     AnswerChallenges {
@@ -316,6 +327,12 @@ pub enum FromRouter {
     CannotAccept {
         /// The reason, as a phrase.
         reason: String,
+    },
+    /// A client asks for a name without a certificate, on a listener that obtains certificates on demand. Sent again after
+    /// a while.
+    UnknownName {
+        /// The name, in lower case. A stranger chooses it.
+        name: String,
     },
     /// Challenges are answered with this set.
     AnswersChallenges {

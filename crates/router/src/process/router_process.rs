@@ -133,6 +133,7 @@ impl RouterProcess {
             })?);
         }
         Ok(RouterProcess {
+            tls: TlsConfigs::new(supervisor.clone()),
             supervisor,
             control: Arc::clone(control),
             threads,
@@ -140,7 +141,6 @@ impl RouterProcess {
             loads,
             listeners: BTreeMap::new(),
             quic_sockets: BTreeMap::new(),
-            tls: TlsConfigs::default(),
             tls_listeners: Vec::new(),
             upstream_tls: UpstreamTlsConfigs::default(),
             upstream_health: HealthStates::default(),
@@ -198,6 +198,11 @@ impl RouterProcess {
                     Err(reason) => tracing::error!("{reason}"),
                 }
             }
+            ToRouter::OnDemandCertificates { all } => {
+                let pems: CertificatePems = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
+                self.tls.add_on_demand(&pems, all);
+            }
+            ToRouter::NameRefused { name } => self.tls.refuse_on_demand(&name),
             ToRouter::ReplaceCertificates => self.replace_certificates(next(&mut descriptors)?)?,
             ToRouter::WorkerStarted { generation, worker } => {
                 self.generations.php.find(generation).iter().for_each(|known| known.worker_started(worker));

@@ -171,6 +171,7 @@ impl Control {
                 }
             }
             FromRouter::CannotAccept { reason } => runtime.router.on_cannot_accept(&reason),
+            FromRouter::UnknownName { name } => runtime.acme.on_unknown_name(name, now),
             FromRouter::AnswersChallenges { version } => runtime.acme.on_answered(version),
             FromRouter::Load(load) => runtime.router.on_load(load),
         }
@@ -256,6 +257,12 @@ impl Control {
         if matches!(runtime.stage, Stage::Serving) {
             if let Some((message, descriptors)) = runtime.acme.take_new_answers() {
                 runtime.router.send(message, descriptors);
+            }
+            if let Some((message, descriptors)) = runtime.acme.take_new_on_demand(&runtime.certificates) {
+                runtime.router.send(message, descriptors);
+            }
+            for name in runtime.acme.take_rejected_names() {
+                runtime.router.send(ToRouter::NameRefused { name }, Vec::new());
             }
             if runtime.acme.take_new_certificates()
                 && let Err(error) = runtime.send_certificates(changes.active())

@@ -4,6 +4,7 @@
 
 use crate::net::tls::challenges;
 use crate::net::tls::clients::ClientIdentity;
+use crate::net::tls::on_demand;
 use crate::net::transport::Transport;
 use crate::product;
 use howdah_config::CipherSuite;
@@ -60,12 +61,18 @@ pub async fn handshake(
         let _ = refuse_plain_http(&mut transport).await;
         return Err(HandshakeError::PlainHttp);
     }
-    if !challenges::expects_handshake() {
+    if !challenges::expects_handshake() && !on_demand::is_active() {
         return TlsAcceptor::from(config).accept(transport).await.map_err(HandshakeError::Failed);
     }
     let started = LazyConfigAcceptor::new(Acceptor::default(), transport).await.map_err(HandshakeError::Failed)?;
     match challenges::of_handshake(&started.client_hello()) {
-        None => started.into_stream(config).await.map_err(HandshakeError::Failed),
+        None => {
+            if let Some(name) = started.client_hello().server_name().map(str::to_owned) {
+                let has_certificate = || config.cert_resolver.resolve(started.client_hello()).is_some();
+                on_demand::wait_until(&name, has_certificate).await;
+            }
+            started.into_stream(config).await.map_err(HandshakeError::Failed)
+        }
         Some(config) => {
             let mut stream = started.into_stream(config).await.map_err(HandshakeError::Failed)?;
             // The handshake is the answer. An error here means that the client has left.

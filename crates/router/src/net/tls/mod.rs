@@ -3,6 +3,7 @@
 //! - `server_name`: which certificate a client gets
 //! - `certificates`: chains and keys, from PEM
 //! - `challenges`: proofs for certificate authorities (ACME)
+//! - `on_demand`: certificates of names that are not in the configuration
 //! - `clients`, `distinguished_name`: certificates of clients (mTLS)
 //! - `sessions`, `tickets`: how clients resume their sessions
 //! - `handshake`: from an accepted socket to an encrypted stream
@@ -15,6 +16,7 @@ pub mod challenges;
 mod clients;
 mod distinguished_name;
 mod handshake;
+mod on_demand;
 mod server_name;
 mod sessions;
 mod tickets;
@@ -22,7 +24,9 @@ mod tickets;
 pub use certificates::{CertificatePems, certified_key};
 pub use handshake::{HandshakeError, Negotiated, handshake};
 
+use crate::report::SupervisorLink;
 use howdah_config::{CipherSuite, Configuration, KeyExchangeGroup, Tickets, Tls, TlsPolicy, TlsVersions};
+use on_demand::OnDemandCertificates;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, ring as provider};
@@ -42,6 +46,7 @@ pub type Digest = [u8; SHA256_OUTPUT_LEN];
 #[derive(Default)]
 pub struct TlsConfigs {
     active: Vec<ListenerTls>,
+    on_demand: Arc<OnDemandCertificates>,
 }
 
 #[derive(Clone)]
@@ -60,6 +65,21 @@ const HTTP_1_1: &[u8] = b"http/1.1";
 // === impl TlsConfigs ===
 
 impl TlsConfigs {
+    /// Without listeners. Names on demand are reported to the supervisor.
+    pub fn new(supervisor: SupervisorLink) -> TlsConfigs {
+        TlsConfigs { active: Vec::new(), on_demand: Arc::new(OnDemandCertificates::new(supervisor)) }
+    }
+
+    /// There is no certificate for this name on demand for now.
+    pub fn refuse_on_demand(&self, name: &str) {
+        on_demand::refuse(name);
+    }
+
+    /// Uses these certificates for names on demand: instead of the former ones, or besides them.
+    pub fn add_on_demand(&self, pems: &CertificatePems, all: bool) {
+        self.on_demand.add(pems, all);
+    }
+
     /// The settings of each listener, in the order of the configuration; `None` for a listener without TLS.
     ///
     /// # Errors
@@ -78,11 +98,15 @@ impl TlsConfigs {
             };
             let problem = |problem| format!("listeners/{}/tls: {problem}", listener.address);
             let known = active.iter().chain(&self.active);
-            let entry = ListenerTls::find_or_make(tls, listener.http2, certificates, known).map_err(problem)?;
+            let entry = ListenerTls::find_or_make(tls, listener.http2, certificates, &self.on_demand, known)
+                .map_err(problem)?;
             configs.push(Some(Arc::clone(&entry.config)));
             active.push(entry);
         }
         self.active = active;
+        let has_names_on_demand =
+            |entry: &ListenerTls| entry.tls.acme.as_ref().is_some_and(|acme| acme.on_demand.is_some());
+        on_demand::set_active(self.active.iter().any(has_names_on_demand));
         Ok(configs)
     }
 
@@ -93,7 +117,8 @@ impl TlsConfigs {
     pub fn replace_certificates(&mut self, certificates: &CertificatePems) -> Result<Vec<Arc<ServerConfig>>, String> {
         let mut active: Vec<ListenerTls> = Vec::new();
         for ListenerTls { tls, http2, .. } in &self.active {
-            active.push(ListenerTls::find_or_make(tls, *http2, certificates, active.iter().chain(&self.active))?);
+            let known = active.iter().chain(&self.active);
+            active.push(ListenerTls::find_or_make(tls, *http2, certificates, &self.on_demand, known)?);
         }
         self.active = active;
         Ok(self.active.iter().map(|entry| Arc::clone(&entry.config)).collect())
@@ -108,6 +133,7 @@ impl ListenerTls {
         tls: &Tls,
         http2: bool,
         certificates: &CertificatePems,
+        on_demand: &Arc<OnDemandCertificates>,
         mut known: impl Iterator<Item = &'k ListenerTls>,
     ) -> Result<ListenerTls, String> {
         let texts = tls.all_certificates().filter_map(|name| certificates.get(name));
@@ -116,7 +142,7 @@ impl ListenerTls {
         if let Some(known) = known.find(is_same) {
             return Ok(known.clone());
         }
-        let config = Arc::new(server_config(tls, http2, certificates)?);
+        let config = Arc::new(server_config(tls, http2, certificates, on_demand)?);
         Ok(ListenerTls { tls: tls.clone(), http2, digest, config })
     }
 }
@@ -133,7 +159,12 @@ pub fn digest<'t>(texts: impl Iterator<Item = &'t [u8]>) -> Digest {
     digest
 }
 
-fn server_config(tls: &Tls, http2: bool, certificates: &CertificatePems) -> Result<ServerConfig, String> {
+fn server_config(
+    tls: &Tls,
+    http2: bool,
+    certificates: &CertificatePems,
+    on_demand: &Arc<OnDemandCertificates>,
+) -> Result<ServerConfig, String> {
     let provider = Arc::new(provider(&tls.policy));
     let mut keys = Vec::new();
     for name in &tls.certificates {
@@ -152,7 +183,9 @@ fn server_config(tls: &Tls, http2: bool, certificates: &CertificatePems) -> Resu
         Some(clients) => builder.with_client_cert_verifier(clients::verifier(clients, certificates, provider)?),
         None => builder.with_no_client_auth(),
     };
-    let mut config = builder.with_cert_resolver(Arc::new(CertificateResolver::new(keys)?));
+    let has_names_on_demand = tls.acme.as_ref().is_some_and(|acme| acme.on_demand.is_some());
+    let on_demand = has_names_on_demand.then(|| Arc::clone(on_demand));
+    let mut config = builder.with_cert_resolver(Arc::new(CertificateResolver::new(keys, on_demand)?));
     config.ignore_client_order = tls.policy.prefers_server_order;
     // The first one that the client offers, too, is agreed on.
     let versions = [HTTP_2, HTTP_1_1].into_iter().filter(|version| http2 || *version != HTTP_2);

@@ -25,6 +25,8 @@ pub struct CertificateOrigin {
     pub directory: String,
     /// The kind of challenge that worked.
     pub challenge: String,
+    /// Whether a client has asked for the name, which is not in the configuration.
+    pub on_demand: bool,
 }
 
 /// An account at an authority.
@@ -42,6 +44,7 @@ const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_LINE: &str = "directory: ";
 const CHALLENGE_LINE: &str = "challenge: ";
+const ON_DEMAND_LINE: &str = "on demand: ";
 const MAX_NAME_CHARS: usize = 200;
 
 // === impl IssuedStorage ===
@@ -59,7 +62,11 @@ impl IssuedStorage {
         let certificate = |(name, text): (String, String)| {
             let domain = name.strip_suffix(".pem")?.replacen("_.", "*.", 1);
             let line = |prefix| text.lines().find_map(|line| line.strip_prefix(prefix)).unwrap_or_default().to_owned();
-            let origin = CertificateOrigin { directory: line(DIRECTORY_LINE), challenge: line(CHALLENGE_LINE) };
+            let origin = CertificateOrigin {
+                directory: line(DIRECTORY_LINE),
+                challenge: line(CHALLENGE_LINE),
+                on_demand: line(ON_DEMAND_LINE) == "yes",
+            };
             Some((domain, origin, text))
         };
         texts.into_iter().filter_map(certificate).collect()
@@ -86,9 +93,22 @@ impl IssuedStorage {
     /// # Errors
     /// A sentence. The former file is unchanged.
     pub fn write_certificate(&self, domain: &str, origin: &CertificateOrigin, pem: &str) -> Result<(), String> {
-        let CertificateOrigin { directory, challenge } = origin;
-        let text = format!("{DIRECTORY_LINE}{directory}\n{CHALLENGE_LINE}{challenge}\n{pem}");
-        write(&self.certificates, &format!("{}.pem", domain.replacen('*', "_", 1)), &text)
+        let CertificateOrigin { directory, challenge, on_demand } = origin;
+        let on_demand = if *on_demand { format!("{ON_DEMAND_LINE}yes\n") } else { String::new() };
+        let text = format!("{DIRECTORY_LINE}{directory}\n{CHALLENGE_LINE}{challenge}\n{on_demand}{pem}");
+        write(&self.certificates, &file_name(domain), &text)
+    }
+
+    /// Removes a certificate with its key. A file that does not exist is no error.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn remove_certificate(&self, domain: &str) -> Result<(), String> {
+        let path = self.certificates.join(file_name(domain));
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!("cannot remove {path:?}: {error}")),
+            _ => Ok(()),
+        }
     }
 
     /// Stores an account.
@@ -103,6 +123,10 @@ impl IssuedStorage {
         let text = serde_json::to_string(account).map_err(|error| error.to_string())?;
         write(&self.accounts, &name, &text)
     }
+}
+
+fn file_name(domain: &str) -> String {
+    format!("{}.pem", domain.replacen('*', "_", 1))
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> Result<(), String> {
@@ -149,8 +173,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let storage = IssuedStorage::of(folder.path());
         assert!(storage.certificates().is_empty() && storage.accounts().is_empty());
-        let origin =
-            CertificateOrigin { directory: "https://ca.example/dir".to_owned(), challenge: "dns-01".to_owned() };
+        let origin = CertificateOrigin {
+            directory: "https://ca.example/dir".to_owned(),
+            challenge: "dns-01".to_owned(),
+            on_demand: false,
+        };
+        let asked_for = CertificateOrigin { on_demand: true, ..origin.clone() };
+        storage.write_certificate("a.example", &asked_for, "PEM\n").unwrap();
+        assert_eq!(storage.certificates()[0].1, asked_for);
+        storage.remove_certificate("a.example").unwrap();
+        storage.remove_certificate("a.example").unwrap();
         storage.write_certificate("*.shop.example", &origin, "PEM\n").unwrap();
         let account = StoredAccount {
             directory: origin.directory.clone(),

@@ -152,6 +152,28 @@ impl Certificates {
         Ok(stored.err())
     }
 
+    /// The domains of stored certificates that clients have asked for.
+    pub fn issued_on_demand(&self) -> impl Iterator<Item = &str> {
+        self.issued.iter().filter(|(_, issued)| issued.origin.on_demand).map(|(domain, _)| domain.as_str())
+    }
+
+    /// Removes a certificate that an authority has issued.
+    ///
+    /// # Errors
+    /// A sentence, if its file stays.
+    pub fn remove_issued(&mut self, domain: &str) -> Result<(), String> {
+        self.issued.remove(domain);
+        self.unstored.domains.remove(domain);
+        self.issued_storage.as_ref().map_or(Ok(()), |storage| storage.remove_certificate(domain))
+    }
+
+    /// The issued certificates of these domains, for a router: a JSON object of PEM texts by domain, with the keys.
+    pub fn issued_for_router<'n>(&self, domains: impl Iterator<Item = &'n str>) -> String {
+        let texts: BTreeMap<_, _> =
+            domains.filter_map(|domain| Some((domain, self.issued.get(domain)?.bundle.pem()))).collect();
+        serde_json::json!(texts).to_string()
+    }
+
     /// The accounts at authorities.
     pub fn accounts(&self) -> Vec<StoredAccount> {
         self.issued_storage.as_ref().map(IssuedStorage::accounts).unwrap_or_default()

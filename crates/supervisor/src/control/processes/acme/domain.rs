@@ -13,6 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct ManagedDomain {
     /// How its certificate is obtained.
     pub issuance: AcmeIssuance,
+    /// Whether it needs the permission of the operator's program, because a client has asked for it.
+    pub permission: Permission,
     /// The order under way: its number, and its deadline.
     pub order: Option<(u64, Instant)>,
     /// The authority and the challenge of the next attempt.
@@ -37,6 +39,19 @@ pub struct ManagedDomain {
     chance: f64,
 }
 
+/// The permission of the operator's program for the next certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// The configuration has the domain.
+    Configured,
+    /// The program is asked when it is time to renew.
+    Needed,
+    /// It is asked.
+    Asked,
+    /// It has allowed the domain.
+    Given,
+}
+
 /// When the authority is asked again, unless its answer has another time.
 const ASK_AGAIN: Duration = Duration::from_secs(6 * 60 * 60);
 /// The process has a shorter limit.
@@ -50,6 +65,7 @@ impl ManagedDomain {
         let preferred = certificate.and_then(|certificate| challenge_named(&certificate.origin.challenge));
         ManagedDomain {
             issuance,
+            permission: Permission::Configured,
             order: None,
             attempt: Attempt::default(),
             last_failure: None,
@@ -63,6 +79,28 @@ impl ManagedDomain {
                 .map(|certificate| (now, KnownTime::of_stored(certificate.validity(), seconds_since_1970()))),
             chance: chance(),
         }
+    }
+
+    /// A domain that a client has asked for, with its certificate or with the permission to get one.
+    pub fn on_demand(issuance: AcmeIssuance, certificate: Option<&IssuedCertificate>, now: Instant) -> ManagedDomain {
+        let permission = if certificate.is_some() { Permission::Needed } else { Permission::Given };
+        ManagedDomain { permission, ..ManagedDomain::new(issuance, certificate, now) }
+    }
+
+    /// Whether a client has asked for it, and the configuration does not have it.
+    pub fn is_on_demand(&self) -> bool {
+        self.permission != Permission::Configured
+    }
+
+    /// Whether it has a certificate.
+    pub fn has_certificate(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// The program has not answered whether it is allowed.
+    pub fn on_no_permission(&mut self, pause: Duration, now: Instant) {
+        self.permission = Permission::Needed;
+        self.not_before = Some(now + pause);
     }
 
     /// The authority of the next attempt.
@@ -147,6 +185,9 @@ impl ManagedDomain {
         self.window = None;
         self.ask_at = Some(now);
         self.question = None;
+        if self.is_on_demand() {
+            self.permission = Permission::Needed;
+        }
         self.known = Some((now, KnownTime::of_issued(validity, seconds_since_1970())));
         self.chance = chance();
     }

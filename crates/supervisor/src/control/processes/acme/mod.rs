@@ -2,16 +2,19 @@
 //!
 //! The supervisor decides, stores and passes on; [`process`] talks to the authorities. Each [`domain`] has one certificate
 //! for all listeners. Until the first one is issued, the router has a temporary one. A failure is logged with its remedy,
-//! and the next attempt follows after a pause; what serves goes on with what it has.
+//! and the next attempt follows after a pause; what serves goes on with what it has. Clients may ask for further names:
+//! [`names`] passes them on, [`on_demand`] decides which of them are asked for.
 
 mod domain;
+mod names;
+mod on_demand;
 mod process;
 
 use crate::os::files::memory_file::memory_file;
 use crate::os::identity::UserAccount;
 use crate::policy::renewal;
 use crate::store::certificates::{CertificateOrigin, Certificates, IssuedCertificate, StoredAccount, time_text};
-use domain::{ManagedDomain, seconds_since_1970};
+use domain::{ManagedDomain, Permission, seconds_since_1970};
 use howdah_config::{AcmeAuthority, AcmeChallenge, AcmeKey, Configuration};
 use howdah_protocol::messages::acme::{
     CertificateOrder, ChallengeAnswer, ChallengeAnswers, FailureCause, FromAcme, OrderAuthority, OrderChallenge,
@@ -19,10 +22,11 @@ use howdah_protocol::messages::acme::{
 };
 use howdah_protocol::messages::router::ToRouter;
 use howdah_protocol::test_time::divided_for_acme;
+use on_demand::OnDemandNames;
 use process::AcmeProcess;
 use rustix::process::Pid;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
@@ -47,6 +51,10 @@ pub struct AcmeControl {
     /// The orders whose challenges the router does not answer yet, with the number of the set.
     unanswered: Vec<(u64, u64)>,
     has_new_certificates: bool,
+    /// The questions that the process did not answer before its end.
+    lost_questions: Vec<u64>,
+    /// The names that clients have asked for.
+    on_demand: OnDemandNames,
     /// When to try again to store what could not be stored.
     store_at: Option<Instant>,
     /// Whether the log has that the clock is wrong.
@@ -88,6 +96,10 @@ enum DomainState {
 
 /// More orders than this wait.
 const ORDERS_AT_ONCE: usize = 8;
+/// The same for names on demand, so that strangers do not delay the configured names.
+const ORDERS_ON_DEMAND_AT_ONCE: usize = 4;
+/// A name on demand without a certificate is given up after this number of rounds.
+const ROUNDS_ON_DEMAND: u32 = 3;
 /// The process has its own deadline, which is shorter.
 const ORDER_PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// How long the process is kept without orders.
@@ -114,6 +126,8 @@ impl AcmeControl {
             has_new_answers: false,
             unanswered: Vec::new(),
             has_new_certificates: false,
+            lost_questions: Vec::new(),
+            on_demand: OnDemandNames::new(),
             store_at: None,
             has_warned_of_clock: false,
             last_look: (Instant::now(), seconds_since_1970()),
@@ -130,7 +144,8 @@ impl AcmeControl {
                     continue;
                 }
                 let certificate = certificates.issued(name);
-                let known = former.remove(name).filter(|known| known.issuance == acme.issuance);
+                let known =
+                    former.remove(name).filter(|known| known.issuance == acme.issuance && !known.is_on_demand());
                 let is_known = known.is_some();
                 let domain = known.unwrap_or_else(|| ManagedDomain::new(acme.issuance.clone(), certificate, now));
                 if certificate.is_none() && !is_known {
@@ -140,6 +155,21 @@ impl AcmeControl {
                     );
                 }
                 self.domains.insert(name.clone(), domain);
+            }
+        }
+        self.on_demand.update(configuration);
+        if let Some((on_demand, issuance)) = self.on_demand.settings() {
+            let asked_for = former.iter().filter(|(_, domain)| domain.is_on_demand()).map(|(name, _)| name.clone());
+            let stored = certificates.issued_on_demand().map(str::to_owned);
+            let names: BTreeSet<String> = asked_for.chain(stored).collect();
+            for name in names.into_iter().take(on_demand.names as usize) {
+                if self.domains.contains_key(&name) {
+                    continue;
+                }
+                let certificate = certificates.issued(&name);
+                let known = former.remove(&name).filter(|known| known.is_on_demand() && known.issuance == *issuance);
+                let domain = known.unwrap_or_else(|| ManagedDomain::on_demand(issuance.clone(), certificate, now));
+                self.domains.insert(name, domain);
             }
         }
         // The process goes on with orders that no domain waits for; their results are ignored.
@@ -176,16 +206,30 @@ impl AcmeControl {
     /// When [`Self::on_time`] has something to do.
     pub fn next_deadline(&self, certificates: &Certificates, now: Instant) -> Option<Instant> {
         let has_room = self.orders() < ORDERS_AT_ONCE;
+        let has_room_on_demand = has_room && self.orders_on_demand() < ORDERS_ON_DEMAND_AT_ONCE;
         let of_domain = |(name, domain): (&String, &ManagedDomain)| match domain.order {
             Some((_, deadline)) => Some(deadline),
             None => {
                 let pause = domain.pause(certificates.issued(name), now).min(divided_for_acme(LOOK_AT_CLOCK));
-                let attempt = has_room.then_some(now + pause);
+                let can_begin = match domain.permission {
+                    Permission::Configured => has_room,
+                    Permission::Needed => self.on_demand.has_room(),
+                    Permission::Asked => false,
+                    Permission::Given => has_room_on_demand,
+                };
+                let attempt = can_begin.then_some(now + pause);
                 attempt.into_iter().chain(domain.ask_at()).min()
             }
         };
-        let idle = self.idle_since.map(|since| since + KEPT_IDLE);
-        self.domains.iter().filter_map(of_domain).chain(idle).chain(self.store_at).min()
+        let lost = (!self.lost_questions.is_empty()).then_some(now);
+        let idle = self.idle_since.map(|since| since + KEPT_IDLE).into_iter().chain(lost);
+        self.domains
+            .iter()
+            .filter_map(of_domain)
+            .chain(idle)
+            .chain(self.store_at)
+            .chain(self.on_demand.next_deadline())
+            .min()
     }
 
     /// Begins the attempts that are due, and ends those that take too long.
@@ -200,14 +244,29 @@ impl AcmeControl {
             tracing::error!("the process that obtains certificates does not answer; killing it");
             self.on_process_end("did not answer in time", now);
         }
+        let lost = std::mem::take(&mut self.lost_questions);
+        for question in lost.into_iter().chain(self.on_demand.questions_without_answer(Some(now))) {
+            self.on_name_answer(question, Err("it did not answer in time".to_owned()), certificates, now);
+        }
         let mut room = ORDERS_AT_ONCE.saturating_sub(self.orders());
+        let mut room_on_demand = ORDERS_ON_DEMAND_AT_ONCE.saturating_sub(self.orders_on_demand());
         let names: Vec<String> = self.domains.keys().cloned().collect();
         for name in names {
             let Some(domain) = self.domains.get_mut(&name).filter(|domain| domain.order.is_none()) else { continue };
             let certificate = certificates.issued(&name);
-            if room > 0 && domain.pause(certificate, now).is_zero() {
+            let is_due = domain.pause(certificate, now).is_zero();
+            let can_begin = match domain.permission {
+                Permission::Configured => room > 0,
+                Permission::Given => room > 0 && room_on_demand > 0,
+                Permission::Needed | Permission::Asked => false,
+            };
+            if is_due && can_begin {
                 room -= 1;
+                room_on_demand -= usize::from(domain.is_on_demand());
                 self.begin_order(&name, certificates, now);
+            } else if is_due && domain.permission == Permission::Needed && self.on_demand.has_room() {
+                domain.permission = Permission::Asked;
+                self.ask_for_name(name, now);
             } else if domain.ask_at().is_some_and(|at| at <= now)
                 && let Some(certificate) = certificate
             {
@@ -226,7 +285,7 @@ impl AcmeControl {
                 }
             }
         }
-        let is_busy = self.orders() > 0;
+        let is_busy = self.orders() > 0 || self.on_demand.is_asking();
         if self.process.is_none() || is_busy {
             self.idle_since = None;
         } else if *self.idle_since.get_or_insert(now) + KEPT_IDLE <= now {
@@ -297,6 +356,10 @@ impl AcmeControl {
         self.domains.values().filter(|domain| domain.order.is_some()).count()
     }
 
+    fn orders_on_demand(&self) -> usize {
+        self.domains.values().filter(|domain| domain.order.is_some() && domain.is_on_demand()).count()
+    }
+
     // The process
 
     /// Sends a message, and starts the process for it if it does not run.
@@ -329,6 +392,7 @@ impl AcmeControl {
         if let Some(process) = self.process.take() {
             process.kill();
         }
+        self.lost_questions.extend(self.on_demand.questions_without_answer(None));
         let orders: Vec<_> = self.domains.values().filter_map(|domain| domain.order).collect();
         for (order, _) in orders {
             let reason = format!("the process that obtains certificates {end}; see howdah's log");
@@ -359,6 +423,9 @@ impl AcmeControl {
             None => self.on_process_end("has ended", now),
             Some(FromAcme::Account { directory, key_id, credentials }) => {
                 self.on_account(StoredAccount { directory, key_id, credentials }, certificates, now);
+            }
+            Some(FromAcme::NameAnswer { question, answer }) => {
+                self.on_name_answer(question, answer, certificates, now);
             }
             Some(FromAcme::Challenge { order, answer }) => {
                 if self.domain_of(order).is_some() {
@@ -395,14 +462,20 @@ impl AcmeControl {
         let Some((name, domain)) = self.domain_of(order) else { return };
         let name = name.clone();
         let (directory, challenge) = (domain.authority().directory.clone(), domain.challenge());
-        let origin = CertificateOrigin { directory: directory.clone(), challenge: challenge.as_str().to_owned() };
+        let on_demand = domain.is_on_demand();
+        let origin =
+            CertificateOrigin { directory: directory.clone(), challenge: challenge.as_str().to_owned(), on_demand };
         match certificates.put_issued(&name, origin, pem) {
             Ok(warning) => {
                 let Some(validity) = certificates.issued(&name).map(IssuedCertificate::validity) else { return };
                 if let Some(domain) = self.domains.get_mut(&name) {
                     domain.on_success(validity, now);
                 }
-                self.has_new_certificates = true;
+                if on_demand {
+                    self.on_demand.add_new(&name);
+                } else {
+                    self.has_new_certificates = true;
+                }
                 let until = time_text(validity.until);
                 tracing::info!("{directory} has issued a certificate of {name}, valid until {until}");
                 let difference = renewal::clock_difference(validity, seconds_since_1970());
@@ -444,7 +517,15 @@ impl AcmeControl {
             0..120 => format!("trying again in {} s", pause.as_secs()),
             seconds => format!("trying again in {} min", seconds / 60),
         };
+        let is_hopeless =
+            domain.is_on_demand() && !domain.has_certificate() && domain.failed_rounds >= ROUNDS_ON_DEMAND;
+        let next = if is_hopeless { "giving up this name, which is not in the configuration".to_owned() } else { next };
         tracing::error!("{directory} has not issued a certificate of {name} ({challenge}): {}; {next}", failure.reason);
+        if is_hopeless {
+            let name = name.clone();
+            self.domains.remove(&name);
+            self.on_demand.on_hopeless(&name, now);
+        }
     }
 
     fn domain_of(&self, order: u64) -> Option<(&String, &ManagedDomain)> {
