@@ -5,6 +5,7 @@
 //! an authority wants to be left alone (`Retry-After`), because the library passes it on for some answers only.
 
 use bytes::Bytes;
+use howdah_protocol::child::system_authorities::system_authorities;
 use http::header::{CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
@@ -41,9 +42,6 @@ const JUST_NOW: Duration = Duration::from_secs(10);
 const MAX_BODY_BYTES: usize = 256 * 1024;
 /// An authority cannot want a longer pause.
 const MAX_RETRY_AFTER_SECONDS: u64 = 7 * 24 * 60 * 60;
-/// Where the distributions keep the system's bundle: Debian, Alpine and Arch; Fedora and RHEL; openSUSE.
-const SYSTEM_BUNDLES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 const AGENT: &str = concat!("howdah/", env!("CARGO_PKG_VERSION"));
 
 // === impl AuthorityClient ===
@@ -59,9 +57,9 @@ impl AuthorityClient {
             Some(pem) => add(&mut store, pem.as_bytes()),
             None if directory.starts_with("http://") => {}
             None => {
-                let bundle = SYSTEM_BUNDLES.iter().find_map(|path| std::fs::read(path).ok());
-                let advice = "install the package ca-certificates, or name uploaded ones in \"roots\"";
-                add(&mut store, &bundle.ok_or(format!("this machine has no certificates of authorities; {advice}"))?);
+                let bundle = system_authorities();
+                let bundle = bundle.map_err(|problem| format!("{problem}, or name uploaded ones in \"roots\""))?;
+                add(&mut store, &bundle);
             }
         }
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));

@@ -1,15 +1,12 @@
 //! TLS with the collector: its certificate must lead to an authority of the system, or of `ca_file`.
 
 use howdah_config::TelemetryProtocol;
+use howdah_protocol::child::system_authorities::system_authorities;
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use std::sync::Arc;
-
-/// Where the distributions keep the system's bundle: Debian, Alpine and Arch; Fedora and RHEL; openSUSE.
-const SYSTEM_BUNDLES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
 /// A configuration that trusts these authorities, as PEM, or those of the system.
 ///
@@ -18,10 +15,7 @@ const SYSTEM_BUNDLES: [&str; 3] =
 pub fn config(authorities: Option<&str>, protocol: TelemetryProtocol) -> Result<Arc<ClientConfig>, String> {
     let bundle = match authorities {
         Some(pem) => pem.as_bytes().to_vec(),
-        None => SYSTEM_BUNDLES
-            .iter()
-            .find_map(|path| std::fs::read(path).ok())
-            .ok_or("this machine has no certificates of authorities; install the package ca-certificates, or write \"ca_file\"")?,
+        None => system_authorities().map_err(|problem| format!("{problem}, or write \"ca_file\""))?,
     };
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&bundle).filter_map(Result::ok));

@@ -51,7 +51,7 @@ impl OnDemandCertificates {
         OnDemandCertificates { supervisor: Some(supervisor), ..OnDemandCertificates::default() }
     }
 
-    /// Uses these certificates: instead of the former ones, or besides them. Those that cannot be used are logged.
+    /// Uses these certificates: instead of the former ones, or besides them. Unusable ones are logged.
     pub fn add(&self, pems: &BTreeMap<String, String>, all: bool) {
         let provider = ring::default_provider();
         let mut keys = HashMap::with_capacity(pems.len());

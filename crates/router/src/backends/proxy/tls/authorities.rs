@@ -1,31 +1,16 @@
 //! The certificates that a server's certificate must lead to: those of the system, or uploaded ones.
 
+use howdah_protocol::child::system_authorities::system_authorities;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use std::io;
-
-/// Where the distributions keep the system's bundle: Debian, Alpine and Arch; Fedora and RHEL; openSUSE.
-const SYSTEM_BUNDLES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
 /// The system's bundle, as PEM.
 ///
 /// # Errors
 /// A sentence, when no file can be read.
 pub fn system_bundle() -> Result<Vec<u8>, String> {
-    for path in SYSTEM_BUNDLES {
-        match std::fs::read(path) {
-            Ok(bundle) => return Ok(bundle),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(format!("tls: cannot read the system's certificates in {path}: {error}")),
-        }
-    }
-    Err(format!(
-        "tls: the system has no certificates of authorities in {}; install the package ca-certificates, or name \
-         uploaded ones in \"ca\"",
-        SYSTEM_BUNDLES.join(", ")
-    ))
+    system_authorities().map_err(|problem| format!("tls: {problem}, or name uploaded ones in \"ca\""))
 }
 
 /// The authorities in a system's bundle. Certificates that cannot be used are ignored: some are historic.

@@ -410,6 +410,7 @@ impl AcmeControl {
             store_again(certificates);
         }
         self.domains.clear();
+        self.on_demand = OnDemandNames::new();
         self.answers.clear();
         self.idle_since = None;
         if let Some(process) = self.process.take() {
