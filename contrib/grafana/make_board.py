@@ -86,6 +86,7 @@ ROWS = [
             (f"sum(rate(howdah_telemetry_log_records_recorded_total{{{HERE}}}[$__rate_interval]))", "recorded"),
             (rate("howdah_telemetry_log_records_total", "outcome", HERE), "{{outcome}}"),
         ]),
+        ("Lines lost for syslog or the journal", "short", [(rate("howdah_system_log_lines_lost_total", "log", HERE), "{{log}}")]),
         ("Time of a scrape", "s", [(f"howdah_scrape_duration_seconds{{{HERE}}}", "{{instance}}")]),
         ("Router starts, configuration", "short", [
             (f"howdah_router_starts_total{{{HERE}}}", "router starts"),

@@ -4,6 +4,7 @@ import json
 
 from support.background import Background
 from support.command_line import howdah
+from support.otlp import Collector
 from support.waiting import wait_for
 
 HANDLER = """
@@ -50,6 +51,29 @@ def test_slow_requests_are_logged_and_a_blocked_loop_with_its_stack(start):
     printed = command(site, "slow", "app").stdout
     assert "GET /block" in printed and "nap  " in printed and "which held 2 requests" in printed, printed
     assert "/fast" not in printed
+
+
+def test_the_stack_of_a_blocked_loop_is_an_event_of_its_requests_span(start):
+    site = start(HANDLER, slow_log={"threshold": 0.2, "samples": 2})
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    with Collector("http") as collector:
+        settings = {"telemetry": {**collector.settings, "sampling_ratio": 1}}
+        assert site.server.api("PUT", "/config/settings", json.dumps(settings)).status == 200
+        waiting = Background(site.server.get, "/wait")
+        wait_for(lambda: site.server.api("GET", "/status/applications/app").json()["requests"]["active"] == 1, "it is held")
+        assert site.server.get("/block", [("traceparent", f"00-{trace}-00f067aa0ba902b7-01")]).text == "x"
+        assert waiting.result().text == "waited"
+        php = wait_for(lambda: collector.trace(trace).get("PHP"), "the span")
+        [(at, name, attributes)] = php.events
+        assert name == "slow" and php.begin + 0.15e9 < at < php.end and "nap " in attributes["code.stacktrace"], php
+        other = wait_for(lambda: collector.with_path("/wait"), "the other span")[0]
+        other = wait_for(lambda: collector.trace(other.trace).get("PHP"), "its span of PHP")
+        assert other.seconds > 0.5 and other.events == [], "the stack belongs to the request that was used last"
+    lines = [json.loads(line) for line in (site.server.directory / "state/slow/app.jsonl").read_text().splitlines()]
+    traces = {line["url"]: line["trace_id"] for line in lines}
+    assert {line["event"] for line in lines if line["url"] == "/block"} == {"sample", "end"}
+    assert traces["/block"] == trace and traces["/wait"] == collector.with_path("/wait")[0].trace
+    assert all(line["trace_id"] == traces[line["url"]] for line in lines), lines
 
 
 def test_a_profile_has_the_functions_of_the_loop(start):

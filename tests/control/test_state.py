@@ -11,28 +11,15 @@ import subprocess
 import pytest
 
 from support.command_line import error_of, howdah
-from support.control import INITIAL
+from support.control import INITIAL, start_in
 from support.faults.file_systems import small_disk
 from support.folders import readable
 from support.http.client import Connection
 from support.http.tls import Authority
 from support.machine import NOBODY, needs_root
 from support.processes import Process
-from support.server import EXECUTABLE, Howdah
+from support.server import EXECUTABLE
 from support.waiting import wait_for
-
-
-def serving(server: Howdah) -> bool:
-    return server.stdout.startswith("howdah")
-
-
-def start_in(folder, *options: str) -> Howdah:
-    """A howdah whose state is in the folder."""
-    control = folder / "c"
-    words = ["run", "--state-dir", str(folder / "state"), "--control", f"unix:{control}", *options]
-    server = Howdah(lambda _: words, ready=serving)
-    server.control = control
-    return server
 
 
 @pytest.fixture

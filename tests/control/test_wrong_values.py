@@ -119,6 +119,7 @@ EVERYTHING = {
             "options": {"file": "/etc/php.ini", "admin": {"a": "1"}, "user": {"b": "2"}},
             "limits": {"timeout": 10, "requests": 100, "memory": "128M", "queue_timeout": 5},
             "retry": "idempotent",
+            "drain": True,
             "processes": {"max": 5, "spare": 1, "idle_timeout": 10},
             "environment": {"E": "x"},
             "inherit_environment": True,
@@ -165,10 +166,12 @@ EVERYTHING = {
             "response_timeout": 5,
             "drain_timeout": 5,
             "stop_timeout": 5,
+            "drain": False,
             "send_file": {"/p/": "/srv"},
         },
         "jobs": {
             "type": "roadrunner",
+            "drain": False,
             "command": "php worker.php",
             "processes": 2,
             "limits": {"timeout": 5, "requests": 5, "memory": 1073741824, "queue_timeout": 5},
@@ -189,6 +192,7 @@ EVERYTHING = {
         },
         "legacy": {
             "type": "fastcgi",
+            "drain": False,
             "address": ["127.0.0.1:9000"],
             "root": "/srv",
             "remote_root": "/app",

@@ -108,7 +108,7 @@ def worker(**more) -> dict:
 
 def test_hostile_texts(socket_path):
     slow = {"time": HOSTILE, "request": "1", "event": "end", "method": HOSTILE, "url": "javascript:alert(1)" + HOSTILE, "script": {},
-            "elapsed": "x", "cpu": [], "memory": {}, "pid": HOSTILE, "counters": {HOSTILE: 3}}  # fmt: skip
+            "elapsed": "x", "cpu": [], "held_requests": HOSTILE, "memory": {}, "pid": HOSTILE, "counters": {HOSTILE: 3}}  # fmt: skip
     sample = {**slow, "event": "sample", "elapsed": 1, "native": {"waits_in": HOSTILE},
               "backtrace": [{"function": HOSTILE, "class": HOSTILE, "file": HOSTILE, "line": HOSTILE}, {}, None]}  # fmt: skip
     log = json.dumps(sample).encode() + b"\n" + json.dumps(slow).encode() + b'\n{"request": "2", "url": "\xff\xfe<b>"}\nno JSON\n'

@@ -203,6 +203,19 @@ def test_a_server_is_drained(run):
             assert drain(True, upstream="none").status == 404 and page.send("POST", "drain", {"drain": 1}).status == 400
 
 
+def test_an_application_is_drained(run, folder):
+    folder.php("index.php", "echo 1;")
+    with run({"applications": {"<b>a": {"type": "php", "root": str(folder.root), "processes": 1}}}) as server:
+        with Dashboard("--control", f"unix:{server.control}") as dashboard:
+            page = dashboard.log_in()
+            for drains in (True, False):
+                assert page.send("POST", "drain", {"application": "<b>a", "drain": drains}).json()["success"]
+                page.wait("now", lambda now: now["status"]["applications"]["<b>a"].get("drained", False) is drains)
+            assert page.send("POST", "drain", {"application": "none", "drain": True}).status == 404
+            both = {"application": "<b>a", "upstream": "u", "server": "[::1]:1", "drain": True}
+            assert page.send("POST", "drain", both).status == 400
+
+
 def test_a_read_only_dashboard_changes_nothing(shop):
     with Dashboard("--control", f"unix:{shop.server.control}", "--read-only") as dashboard:
         page = dashboard.log_in()

@@ -32,7 +32,7 @@ CLIENTS = 4
 class Prometheus:
     """Debian's Prometheus, which scrapes a port each second."""
 
-    def __init__(self, folder: Path, target: int):
+    def __init__(self, folder: Path, target: int, *options: str):
         self.port = free_port()
         configuration = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -40,10 +40,11 @@ class Prometheus:
             "scrape_configs": [{"job_name": "howdah", "static_configs": [{"targets": [f"127.0.0.1:{target}"]}]}],
         }
         # JSON is YAML.
+        folder.mkdir(exist_ok=True)
         (folder / "prometheus.yml").write_text(json.dumps(configuration))
         self.log = (folder / "prometheus.log").open("w")
         command = ["prometheus", f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"]
-        command += [f"--web.listen-address=127.0.0.1:{self.port}"]
+        command += [f"--web.listen-address=127.0.0.1:{self.port}", *options]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT)
         wait_for(self.is_ready, "Prometheus")
 
@@ -178,6 +179,67 @@ def test_the_sums_of_prometheus_agree_with_the_clients_to_the_request(folder, tm
                 f"{scrapes:.0f} scrapes of {samples:.0f} samples, the slowest {slowest * 1000:.0f} ms, "
                 f"the supervisor's text {own * 1000:.1f} ms (median); {len(rules)} alerts evaluated"
             )
+    finally:
+        stop_all([server])
+
+
+def test_quantiles_of_native_and_classic_histograms_agree(folder, tmp_path):
+    """Debian's Prometheus takes one kind of buckets of a scrape: two of them scrape the same howdah."""
+    folder.php("sleeps.php", "usleep(1000 * (int) $_GET['ms']); echo 'slept';")
+    metrics = free_port()
+    application = {"type": "php", "root": str(folder.root), "processes": 4}
+    server = Howdah.run({"applications": {"shop": application}, "settings": {"metrics": {"listen": f"127.0.0.1:{metrics}"}}})
+    milliseconds = [1, 2, 3, 4, 6, 8, 12, 20, 30, 45, 70, 110]
+
+    def check(client, turn):
+        status = client.get(f"/sleeps.php?ms={milliseconds[turn % len(milliseconds)]}").status
+        return status != 200 and f"{status}"
+
+    def answers(more: int) -> None:
+        with Load(server, check, clients=4) as load:
+            wait_for(lambda: load.correct >= more, "answers")
+        load.assert_flawless()
+        nonlocal total
+        total += load.correct
+
+    total, phases = 0, ["duration", "first_byte", "php", "queue", "cpu"]
+    native_only = Prometheus(tmp_path / "native", metrics, "--enable-feature=native-histograms")
+    try:
+        with native_only as native, Prometheus(tmp_path / "classic", metrics) as classic:
+            for _ in range(2):
+                answers(600)
+                # Between requests, as above.
+                router = server.router()
+                router.kill()
+                wait_for(lambda: server.titled("howdah: router") not in ([], [router]), "another router")
+            answers(600)
+            count, of_classic = "sum(histogram_count(howdah_request_{}_seconds))", "sum(howdah_request_{}_seconds_count)"
+            for phase in phases:
+                wait_for(lambda: native.number(count.format(phase)) == total, f"{total} times of {phase}: native")
+                wait_for(lambda: classic.number(of_classic.format(phase)) == total, f"{total} times of {phase}: classic")
+                sums = native.number(f"sum(histogram_sum(howdah_request_{phase}_seconds))"), classic.number(f"sum(howdah_request_{phase}_seconds_sum)")
+                assert sums[0] == pytest.approx(sums[1], rel=1e-6), phase
+            names = native.api("label/__name__/values")
+            assert "howdah_request_php_seconds" in names and "howdah_request_php_seconds_bucket" not in names
+            bounds = [0, *sorted(float(le) for le in classic.api("label/le/values") if le != "+Inf")]
+            print(f"\n{total} requests; quantiles of the time in PHP, native and classic:", end=" ")
+            for phase in phases:
+                for quantile in (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99):
+                    found = native.number(f"histogram_quantile({quantile}, sum(howdah_request_{phase}_seconds))")
+                    coarse = classic.number(f"histogram_quantile({quantile}, sum by (le) (howdah_request_{phase}_seconds_bucket))")
+                    # Both are in the classic bucket of the true quantile, or within the width of a native bucket from it.
+                    lower = max(bound for bound in bounds if bound < coarse)
+                    upper = min(bound for bound in bounds if bound >= coarse)
+                    assert lower / 2 ** (1 / 8) <= found <= upper * 2 ** (1 / 8), (phase, quantile, found, coarse)
+                    if phase == "php":
+                        print(f"{quantile}: {found * 1000:.2f} and {coarse * 1000:.2f} ms", end="; ")
+            # A third of the requests sleeps for 30 ms or longer: the native buckets show how much longer.
+            slept = native.number("histogram_quantile(0.7, sum(howdah_request_php_seconds))")
+            assert 0.030 / 2 ** (1 / 8) <= slept <= 0.045
+            resets = native.number("sum(resets(howdah_request_php_seconds[1h]))")
+            assert resets == 0 and native.number("min_over_time(up{job='howdah'}[1h])") == 1
+            scraped = {name: one.number("avg_over_time(scrape_duration_seconds[1h])") for name, one in (("native", native), ("classic", classic))}
+            print(f"scrapes take {scraped['native'] * 1000:.1f} ms with native buckets, {scraped['classic'] * 1000:.1f} ms without")
     finally:
         stop_all([server])
 

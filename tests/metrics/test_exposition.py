@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from support.control import returning
-from support.exposition import OPENMETRICS, Exposition
+from support.exposition import OPENMETRICS, Exposition, Families
 from support.folders import Folder
 from support.http.load import Load
 from support.machine import free_port
@@ -184,6 +184,35 @@ def test_a_scrape_has_both_formats_and_the_processes(server):
     server.send_signal(signal.SIGUSR1)
     assert server.api("POST", "/metrics").status == 405
     assert server.api("GET", "/metrics/x", headers=OPENMETRICS).status == 404
+
+
+def test_protocol_buffers_have_the_same_numbers_and_native_histograms(server):
+    for target in ["/slow.php"] * 5 + ["/index.php", "/file.txt", "/teapot"]:
+        server.get(target)
+    found, text = Families.of(server), Exposition(server.api("GET", "/metrics").text)
+    of_text = {(s.name, *sorted(s.labels.items())): s.value for s in text.samples if "howdah_request_" not in s.name}
+    assert found.values.keys() == of_text.keys()
+    counters = {key: value for key, value in of_text.items() if key[0].startswith(("howdah_requests", "howdah_response"))}
+    assert counters and all(found.values[key] == value for key, value in counters.items())
+    names = {"queue", "php", "cpu", "first_byte", "duration"}
+    assert {histogram.name for histogram in found.histograms} == {f"howdah_request_{name}_seconds" for name in names}
+    for one in found.histograms:
+        assert one.count == text.sum(f"{one.name}_count", **one.labels) == one.zero_count + sum(one.native.values())
+        assert one.sum == pytest.approx(text.sum(f"{one.name}_sum", **one.labels))
+        assert {le: text.sum(f"{one.name}_bucket", **one.labels, le=bound) for le, bound in bounds(text, one.name)} == one.classic
+        # A native bucket lies within classic ones, or a bound of those divides it.
+        for le, below in one.classic.items():
+            least = one.zero_count + sum(count for index, count in one.native.items() if 2 ** (index / 8) <= le)
+            most = one.zero_count + sum(count for index, count in one.native.items() if 2 ** ((index - 1) / 8) < le)
+            assert least <= below <= most, (one, le)
+    [php] = [one for one in found.histograms if one.name == "howdah_request_php_seconds"]
+    assert (php.schema, php.zero_threshold, php.count) == (3, 2**-19, 6)
+    # 30 ms and more.
+    assert sum(count for index, count in php.native.items() if 2 ** (index / 8) >= 0.03) == 5
+
+
+def bounds(text: Exposition, name: str) -> set[tuple[float, str]]:
+    return {(float(s.labels["le"]), s.labels["le"]) for s in text.samples if s.name == f"{name}_bucket"}
 
 
 def test_a_router_that_does_not_answer_leaves_the_other_numbers(server):

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from support.control import returning
-from support.exposition import OPENMETRICS, Exposition
+from support.exposition import OPENMETRICS, PROTOBUF, PROTOBUF_TYPE, Exposition, Families
 from support.http.client import Connection, Response
 from support.machine import free_port, needs_root
 from support.server import Howdah, stop_all
@@ -67,6 +67,10 @@ def test_prometheus_reads_the_same_numbers_as_the_control_socket(shared):
     plain = shared.request()
     assert plain.header("Content-Type") == "text/plain; version=0.0.4; charset=utf-8"
     assert Exposition(plain.text).sum("howdah_router_up") == 1
+    native = shared.request(headers=PROTOBUF)
+    assert native.header("Content-Type") == PROTOBUF_TYPE
+    families = Families(native.body)
+    assert families.values["howdah_router_up",] == 1 and families.histograms
     # Prometheus keeps its connection.
     with Connection(("127.0.0.1", shared.port)) as connection:
         assert [connection.request("GET", "/metrics").status for _ in range(3)] == [200] * 3

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from support.exposition import Exposition
 from support.folders import Folder
 from support.http.load import Load
 from support.server import EXECUTABLE, Howdah, stop_all
@@ -201,6 +202,33 @@ def test_a_daemon_that_is_away_loses_nothing_and_delays_no_request(site, daemon)
         assert [syslog(daemon.message())["text"] for _ in range(100)] == [f"/static/{n}" for n in range(100)]
         wait_for(lambda: "the access log is written again" in server.stderr, "a log line")
         assert server.stderr.count("does not take lines") == 1
+
+
+def test_lines_that_are_lost_are_counted(site, daemon):
+    daemon.stop()
+    requests = 300
+    with Howdah.run(configuration(site, f"syslog:{daemon.path}", format="$uri")) as server:
+        assert Exposition.of(server).values("howdah_system_log_lines_lost_total") == [0, 0]
+        # More than 1 MiB.
+        for n in range(requests):
+            assert server.get(f"/static/{n}/{'x' * 7000}").status == 204
+
+        def lost() -> int:
+            return int(Exposition.of(server).sum("howdah_system_log_lines_lost_total", log="access"))
+
+        wait_for(lambda: lost() > 100, "lost lines")
+        daemon.start()
+        server.get("/static/last")
+        received = []
+        wait_for(lambda: received.append(syslog(daemon.message())["text"]) or received[-1] == "/static/last", "the last line")
+        assert len(received) + lost() == requests + 1
+        # Neither the router that counted them nor a change loses the number.
+        before = lost()
+        router = server.router()
+        router.kill()
+        wait_for(lambda: server.titled("howdah: router") not in ([], [router]), "another router")
+        assert lost() == before
+        assert Exposition.of(server).sum("howdah_system_log_lines_lost_total", log="error") == 0
 
 
 def test_a_daemon_that_hangs_delays_no_request(site, daemon):

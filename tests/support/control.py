@@ -11,3 +11,16 @@ def returning(status: int) -> dict:
 
 def start_empty(*options: str) -> Howdah:
     return Howdah(lambda _: ["run", *options], ready=lambda server: "howdah" in server.stdout)
+
+
+def serving(server: Howdah) -> bool:
+    return server.stdout.startswith("howdah")
+
+
+def start_in(folder, *options: str) -> Howdah:
+    """A howdah whose state is in the folder."""
+    control = folder / "c"
+    words = ["run", "--state-dir", str(folder / "state"), "--control", f"unix:{control}", *options]
+    server = Howdah(lambda _: words, ready=serving)
+    server.control = control
+    return server

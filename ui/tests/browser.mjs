@@ -101,6 +101,8 @@ async function golden() {
       await text('/srv/shop/releases/41/public');
     });
     await visit('slow/shop', async () => {
+      await page.locator('.slow summary').nth(1).click();
+      await text('worker 702, which held 3 requests');
       await page.locator('.slow summary').first().click();
       await text('PDOStatement::execute in poll');
     });
@@ -227,6 +229,13 @@ async function actions() {
   await page.getByRole('button', { name: 'Restart…' }).click();
   await page.getByRole('button', { name: 'Restart now' }).click();
   await page.getByText('No request was lost.').waitFor();
+  await page.getByRole('button', { name: 'Drain…' }).click();
+  await page.getByRole('button', { name: 'Drain now' }).click();
+  await page.getByText('drained').first().waitFor();
+  await inspect(page, 'drained-desktop');
+  await page.getByRole('button', { name: 'Use again…' }).click();
+  await page.getByRole('button', { name: 'Use again now' }).click();
+  await page.getByRole('button', { name: 'Restart…' }).waitFor();
 
   await page.getByRole('button', { name: 'Log out' }).click();
   await page.getByLabel('Token or URL').fill('0'.repeat(64));

@@ -93,6 +93,9 @@ const slow = {
       backtrace: [{ class: 'PDOStatement', function: 'execute' }, { class: 'App\\Report', function: 'rows', file: '/srv/shop/src/Report.php', line: 88 }, { file: '/srv/shop/index.php', line: 12 }] },
     { time: '2026-03-01T11:58:16.380Z', request: '1', event: 'end', method: 'GET', url: '/report?year=2026', script: '/srv/shop/index.php', elapsed: 5.001, cpu: 0.112,
       memory: 2_200_000, memory_peak: 3_100_000, pid: 701, counters: { mysql_queries: 412, included_files: 61 } },
+  ], [
+    // In async mode.
+    { time: '2026-03-01T11:57:02.100Z', request: '2', event: 'end', method: 'GET', url: '/chat/events', script: '/srv/chat/server.php', elapsed: 1.7, memory: 4_100_000, memory_peak: 5_000_000, pid: 702, held_requests: 3 },
   ]],
 };
 

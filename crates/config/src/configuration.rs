@@ -1,7 +1,7 @@
 //! The whole configuration: its parts are read in an order in which the names that they refer to are known.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::address::Address;
 use crate::application::Application;
@@ -36,6 +36,8 @@ pub struct Configuration {
     pub routes: Routes,
     /// The applications by name.
     pub applications: BTreeMap<String, Application>,
+    /// The applications that drain: they have no processes, and their requests are answered 503.
+    pub drained: BTreeSet<String>,
     /// Groups of servers by name.
     pub upstreams: BTreeMap<String, Upstream>,
     /// The settings of all listeners.
@@ -101,6 +103,7 @@ impl Configuration {
         let configuration = Self {
             // Passes refer to applications and upstreams, so the errors in those come first.
             applications: object.read("applications", |node| application::read_all(node, &scope))?.unwrap_or_default(),
+            drained: object.read("applications", application::read_drained)?.unwrap_or_default(),
             upstreams: object.read("upstreams", |node| upstream::read_all(node, &scope))?.unwrap_or_default(),
             listeners: object.read("listeners", |node| listener::read_all(node, &scope))?.unwrap_or_default(),
             routes: object.read("routes", |node| Routes::read(node, &scope))?.unwrap_or_default(),

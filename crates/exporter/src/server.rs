@@ -6,7 +6,7 @@
 use crate::connections::{Connection, Connections};
 use crate::texts::Texts;
 use howdah_config::{MetricsSettings, Peer};
-use howdah_metrics::exposition::Format;
+use howdah_metrics::exposition::format;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, SERVER};
@@ -112,9 +112,9 @@ async fn answer(request: &Request<Incoming>, is_allowed: bool, texts: &Texts) ->
         return response;
     }
     let accepted = request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let format = Format::accepted(&accepted.collect::<Vec<_>>().join(","));
+    let format = format::accepted(&accepted.collect::<Vec<_>>().join(","));
     match texts.text(format).await {
-        Some(text) => with_type(StatusCode::OK, text, format.content_type()),
+        Some(text) => with_type(StatusCode::OK, text, format::content_type(format)),
         None => plain(StatusCode::SERVICE_UNAVAILABLE, "howdah starts, shuts down, or does not answer; try again"),
     }
 }

@@ -42,8 +42,7 @@ impl Texts {
             waiting.requests.insert(id, sender);
             id
         };
-        let is_openmetrics = format == Format::OpenMetrics;
-        let sent = self.control.send(&FromExporter::Scrape { id, is_openmetrics }, &[]);
+        let sent = self.control.send(&FromExporter::Scrape { id, format }, &[]);
         let text = match sent {
             Ok(()) => tokio::time::timeout(TIMEOUT, text).await.ok().and_then(Result::ok).flatten(),
             Err(_) => None,

@@ -69,7 +69,8 @@ families! {
     TLS_FAILURES = Counter "howdah_tls_handshake_failures" &[], "handshakes that failed";
     CERTIFICATE_EXPIRY = Gauge "howdah_certificate_expiry_timestamp_seconds" &["certificate"], "when the first certificate of a chain expires, in seconds since 1970";
 
-    APPLICATION_UP = Gauge "howdah_application_up" APPLICATION, "1 if the application runs, 0 if it does not start";
+    APPLICATION_UP = Gauge "howdah_application_up" APPLICATION, "1 if the application runs, 0 if it does not start or drains";
+    APPLICATION_DRAINED = Gauge "howdah_application_drained" APPLICATION, "1 if the configuration gives the application no new requests: it drains";
     WORKERS = Gauge "howdah_workers" &["application", OPTIONAL_LABEL, "state"], "processes of an application by state: starting, idle, busy, finishing, leaving, ready";
     WORKERS_WANTED = Gauge "howdah_workers_wanted" SCRIPT, "how many processes an application is to have";
     WORKER_STARTS = Counter "howdah_worker_starts" APPLICATION, "processes of an application that were started";
@@ -92,6 +93,7 @@ families! {
     SPANS = Counter "howdah_telemetry_spans" &["outcome"], "spans by outcome: sent (the collector has taken them), dropped (the queue was full, or the collector has refused them), lost (the pipe to the process that sends was full)";
     LOG_RECORDS_RECORDED = Counter "howdah_telemetry_log_records_recorded" &[], "lines of logs that are sent to the collector, whatever became of them";
     LOG_RECORDS = Counter "howdah_telemetry_log_records" &["outcome"], "lines of logs by outcome, as those of spans";
+    SYSTEM_LOG_LOST = Counter "howdah_system_log_lines_lost" &["log"], "lines for syslog or the journal that are lost: the daemon was away or too slow, or did not take a line of this length";
 
     PROCESS_CPU = Counter "howdah_process_cpu_seconds" PROCESS, "processor time of the supervisor and of all routers so far";
     PROCESS_MEMORY = Gauge "howdah_process_memory_bytes" PROCESS, "proportional memory (PSS) of the supervisor and of the router, at most ten seconds old";

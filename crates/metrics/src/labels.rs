@@ -50,6 +50,8 @@ pub enum Cause {
     KillsWorkers,
     /// The application does not start.
     NotStarted,
+    /// The application drains.
+    Drained,
     /// The client has sent too many requests: `rate_limit` or `connection_limit`.
     Limit,
     /// The worker died with it.
@@ -73,10 +75,11 @@ pub const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// The responders in their order.
 pub const RESPONDERS: [&str; 5] = ["howdah", "application", "file", "proxy", "return"];
 /// The causes in their order.
-pub const CAUSES: [&str; 10] = [
+pub const CAUSES: [&str; 11] = [
     "queue",
     "kills_workers",
     "not_started",
+    "drained",
     "limit",
     "worker_died",
     "timeout",

@@ -35,6 +35,10 @@ pub enum Scalar {
     LogRecords,
     /// Lines that did not fit into the same pipe.
     LogRecordsLost,
+    /// Lines of the access log that no log daemon gets.
+    AccessLinesLost,
+    /// Lines of howdah's own log that no log daemon gets.
+    OwnLinesLost,
 }
 
 /// A time of a request.
@@ -55,7 +59,7 @@ pub enum Phase {
 /// The phases in their order.
 pub const PHASES: [Phase; 5] = [Phase::Queue, Phase::Php, Phase::Cpu, Phase::FirstByte, Phase::Whole];
 /// The number of [`Scalar`]s.
-pub const SCALARS: usize = 10;
+pub const SCALARS: usize = 12;
 /// How many rows a thread has.
 pub const ROWS: usize = 1024;
 

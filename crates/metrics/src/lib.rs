@@ -6,7 +6,7 @@
 //! - [`layout`]: where each number is in the memory that the router counts in
 //! - [`recorder`]: a thread of the router counts
 //! - [`totals`]: the supervisor adds up the numbers of all threads, of this router and of those before it
-//! - [`exposition`]: the text, in the format of Prometheus or of OpenMetrics
+//! - [`exposition`]: the formats: Prometheus' text and protocol buffers, OpenMetrics
 //!
 //! The memory belongs to the supervisor, which outlives the routers: a router that is killed loses no number. It has only
 //! numbers. A name of the configuration is in it as the hash that both processes compute; text of a client never is.

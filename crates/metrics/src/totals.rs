@@ -86,6 +86,12 @@ impl Totals {
         }
     }
 
+    /// One of the numbers without labels of a request, now.
+    pub fn scalar(&self, scalar: Scalar) -> u64 {
+        let current = self.current.as_ref().map_or(0, |memory| memory.scalar(scalar as usize));
+        self.gone.scalars[scalar as usize].wrapping_add(current)
+    }
+
     /// The sums of now.
     pub fn read(&self) -> Sums {
         let mut sums = self.gone.clone();
@@ -107,15 +113,6 @@ impl Totals {
             responder: RESPONDERS[*responder],
             numbers,
         })
-    }
-}
-
-// === impl Sums ===
-
-impl Sums {
-    /// A number without labels of a request.
-    pub fn scalar(&self, scalar: Scalar) -> u64 {
-        self.scalars[scalar as usize]
     }
 }
 
@@ -152,12 +149,21 @@ impl SumRow<'_> {
 // === impl RouterMemory ===
 
 impl RouterMemory {
+    fn threads(&self) -> std::ops::Range<usize> {
+        0..usize::from(self.threads.max(1))
+    }
+
+    fn scalar(&self, scalar: usize) -> u64 {
+        let numbers = self.threads().map(|thread| self.counters.get(layout::block(thread) + scalar));
+        numbers.fold(0, u64::wrapping_add)
+    }
+
     fn add_to(&self, sums: &mut Sums, names: &BTreeMap<NameId, String>) {
-        for thread in 0..usize::from(self.threads.max(1)) {
+        for (scalar, sum) in sums.scalars.iter_mut().enumerate() {
+            *sum = sum.wrapping_add(self.scalar(scalar));
+        }
+        for thread in self.threads() {
             let block = layout::block(thread);
-            for (scalar, sum) in sums.scalars.iter_mut().enumerate() {
-                *sum = sum.wrapping_add(self.counters.get(block + scalar));
-            }
             let used = usize::try_from(self.counters.get(block + ROWS_USED)).unwrap_or(ROWS).min(ROWS);
             (0..used).for_each(|row| self.add_row(layout::key(thread, row), sums, names));
         }
@@ -182,6 +188,7 @@ impl RouterMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exposition::protobuf::decode;
     use crate::exposition::{Exposition, Format};
     use crate::families;
     use crate::labels::{Cause, Method, Responder};
@@ -230,9 +237,10 @@ mod tests {
             let row = totals.rows(&sums).next().expect("a row");
             assert_eq!(row.requests().collect::<Vec<_>>(), [("POST", "4xx", 2 * expected)]);
             assert_eq!(row.refused().collect::<Vec<_>>(), [("limit", 2 * expected)]);
-            assert_eq!((row.body_bytes(), sums.scalar(Scalar::Accepted)), (20 * expected, 2 * expected));
+            assert_eq!((row.body_bytes(), totals.scalar(Scalar::Accepted)), (20 * expected, 2 * expected));
             let histogram = row.histogram(Phase::Php).expect("entries");
-            assert_eq!((histogram[3], histogram[histogram::BUCKETS]), (2 * expected, 6_000_000 * expected));
+            let (bucket, _) = histogram::bucket(Duration::from_millis(3));
+            assert_eq!((histogram[bucket], histogram::sum(histogram)), (2 * expected, 6_000_000 * expected));
             assert_eq!(row.histogram(Phase::Queue), None);
         }
         let before = totals.read();
@@ -291,10 +299,10 @@ mod tests {
                 PHASES.into_iter().for_each(|phase| recorder.time(row, phase, Duration::from_millis(7)));
             }
         }
-        let read = || {
+        let read = |format| {
             let began = Instant::now();
             let sums = totals.read();
-            let mut text = Exposition::new(Format::OpenMetrics);
+            let mut text = Exposition::new(format);
             for (family, phase) in [(&families::PHP_TIME, Phase::Php), (&families::QUEUE_TIME, Phase::Queue)] {
                 text.family(family);
                 for row in totals.rows(&sums) {
@@ -302,10 +310,20 @@ mod tests {
                     text.histogram(&labels, row.histogram(phase).expect("entries"));
                 }
             }
-            assert_eq!(text.finish().lines().count(), 2 * (3 + 100 * 17) + 1);
-            began.elapsed()
+            let written = text.finish();
+            let took = began.elapsed();
+            match format {
+                Format::Protobuf => {
+                    assert_eq!(decode(&written).iter().map(|family| family.metric.len()).sum::<usize>(), 200)
+                }
+                _ => assert_eq!(written.split(|byte| *byte == b'\n').count(), 2 * (3 + 100 * 17) + 2),
+            }
+            took
         };
-        let fastest = (0..10).map(|_| read()).min().expect("rounds");
-        assert!(fastest < Duration::from_millis(50), "{fastest:?}, in a build with assertions");
+        for format in [Format::OpenMetrics, Format::Protobuf] {
+            let fastest = (0..10).map(|_| read(format)).min().expect("rounds");
+            assert!(fastest < Duration::from_millis(50), "{fastest:?}, in a build with assertions");
+            println!("{format:?}: {fastest:?}");
+        }
     }
 }

@@ -60,6 +60,8 @@ struct howdah_held_request {
 	const char *method;
 	const char *uri;
 	const char *script;
+	/* NULL without one. */
+	const char *trace_parent;
 	uint64_t began;
 	/* How many requests the worker holds. */
 	uint32_t held;

@@ -61,6 +61,7 @@ pub struct HeldRequest {
     pub method: *const c_char,
     pub uri: *const c_char,
     pub script: *const c_char,
+    pub trace_parent: *const c_char,
     pub began: u64,
     pub held: u32,
 }

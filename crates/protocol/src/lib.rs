@@ -9,12 +9,14 @@
 //! - [`log_format`]: text or JSON
 //! - [`plain_text`]: text of strangers in log lines and on terminals
 //! - [`test_time`]: shorter timeouts in end-to-end tests
+//! - [`host_name`]: the name of this machine
 //! - [`BUILD_ID`]: whether two executables are of the same build
 
 #![deny(unsafe_code)]
 
 mod build_id;
 pub mod child;
+mod host_name;
 pub mod log_format;
 pub mod messages;
 pub mod plain_text;
@@ -22,3 +24,4 @@ pub mod sockets;
 pub mod test_time;
 
 pub use build_id::BUILD_ID;
+pub use host_name::host_name;

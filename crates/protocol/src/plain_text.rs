@@ -14,8 +14,13 @@ pub fn short(text: &str) -> Cow<'_, str> {
     if text.len() <= LONGEST {
         return text.into();
     }
-    let end = (0..=LONGEST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
-    format!("{}...", &text[..end]).into()
+    format!("{}...", beginning(text, LONGEST)).into()
+}
+
+/// The longest beginning of a text that has at most this number of bytes.
+pub fn beginning(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
 }
 
 /// The text on one line, with each control character and direction mark as an escape sequence such as `\u{1b}`.
@@ -57,6 +62,7 @@ mod tests {
         let long = "ü".repeat(LONGEST);
         let cut = short(&long);
         assert_eq!((cut.len(), cut.ends_with("ü...")), (LONGEST + 3, true));
+        assert_eq!([0, 1, 2, 3, 4, 9].map(|most| beginning("aüb", most)), ["", "a", "a", "aü", "aüb", "aüb"]);
     }
 
     #[test]

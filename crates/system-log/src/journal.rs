@@ -24,7 +24,7 @@ pub fn message(record: &Record, limit: usize) -> Vec<u8> {
     put(&mut message, "MESSAGE", &cut(&text, limit));
     put(&mut message, "PRIORITY", &(record.severity as u8).to_string());
     put(&mut message, "SYSLOG_IDENTIFIER", "howdah");
-    put(&mut message, "HOWDAH_LOG", record.log);
+    put(&mut message, "HOWDAH_LOG", record.log.id());
     let is_new = |name: &str| !members.contains_key(name);
     let fields =
         record.fields.iter().filter(|(name, _)| is_new(name)).map(|(name, value)| (name.as_ref(), value.clone()));
@@ -75,7 +75,7 @@ fn put(message: &mut Vec<u8>, name: &str, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Severity;
+    use crate::record::{Log, Severity};
 
     /// The fields of a message, as the journal reads them.
     fn fields(mut message: &[u8]) -> Vec<(String, String)> {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     fn record(text: &str, given: &[(&'static str, &str)]) -> Record {
-        let mut record = Record::new(Severity::Error, "error", text.to_owned());
+        let mut record = Record::new(Severity::Error, Log::Error, text.to_owned());
         record.fields = given.iter().map(|(name, value)| ((*name).into(), (*value).to_owned())).collect();
         record
     }

@@ -21,7 +21,7 @@ mod text;
 
 use connection::Connection;
 use howdah_config::LogDaemon;
-use record::Record;
+use record::{Log, Record};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -39,8 +39,7 @@ pub struct SystemLog {
 
 #[derive(Debug)]
 struct Shared {
-    /// The name of the log in messages: "the access log".
-    name: &'static str,
+    log: Log,
     daemon: LogDaemon,
     queue: Mutex<Queue>,
     /// Notified at each change of the queue.
@@ -82,10 +81,10 @@ const SHORTEST_LIMIT: usize = 512;
 // === impl SystemLog ===
 
 impl SystemLog {
-    /// A log of this name at this daemon, which need not run yet.
-    pub fn new(daemon: &LogDaemon, name: &'static str) -> SystemLog {
+    /// This log at this daemon, which need not run yet.
+    pub fn new(daemon: &LogDaemon, log: Log) -> SystemLog {
         let (queue, changed) = Default::default();
-        SystemLog { shared: Arc::new(Shared { name, daemon: daemon.clone(), queue, changed }) }
+        SystemLog { shared: Arc::new(Shared { log, daemon: daemon.clone(), queue, changed }) }
     }
 
     /// Whether this is its daemon.
@@ -98,7 +97,7 @@ impl SystemLog {
         let mut queue = self.shared.lock();
         let bytes = record.bytes();
         if queue.bytes + bytes > QUEUE_BYTES {
-            queue.lost += 1;
+            self.shared.lose(&mut queue, 1);
             return;
         }
         queue.bytes += bytes;
@@ -151,7 +150,7 @@ impl Shared {
                             pause = (pause * 2).min(MAX_PAUSE);
                         } else if !was_open {
                             // A new connection failed, too, and the log is gone.
-                            self.lose(1);
+                            self.give_up(1);
                             break;
                         }
                     }
@@ -162,7 +161,7 @@ impl Shared {
         }
         let lost = self.lock().lost;
         if lost > 0 {
-            tracing::warn!(lines = lost, "lines of {} are lost: {} was away", self.name, self.daemon);
+            tracing::warn!(lines = lost, "lines of {} are lost: {} was away", self.log.name(), self.daemon);
         }
     }
 
@@ -194,7 +193,7 @@ impl Shared {
                 Err(error) if connection::is_too_long(&error) && limit > SHORTEST_LIMIT => limit /= 2,
                 // It is lost, and the next one may be shorter.
                 Err(error) if connection::is_too_long(&error) => {
-                    self.lock().lost += 1;
+                    self.lose(&mut self.lock(), 1);
                     return Ok(());
                 }
                 sent => return sent,
@@ -217,11 +216,17 @@ impl Shared {
     }
 
     /// Gives up all records of a log that is gone, and `more`: each attempt may take seconds.
-    fn lose(&self, more: u64) {
+    fn give_up(&self, more: u64) {
         let mut queue = self.lock();
-        queue.lost += more + queue.records.len() as u64;
+        let lines = more + queue.records.len() as u64;
+        self.lose(&mut queue, lines);
         queue.records.clear();
         queue.bytes = 0;
+    }
+
+    fn lose(&self, queue: &mut Queue, lines: u64) {
+        queue.lost += lines;
+        self.log.count_lost(lines);
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -237,7 +242,7 @@ impl Reporter {
             return;
         }
         (self.last, self.is_away) = (Some(Instant::now()), true);
-        let (name, daemon) = (shared.name, &shared.daemon);
+        let (name, daemon) = (shared.log.name(), &shared.daemon);
         let lost = shared.lock().lost;
         tracing::warn!(
             %error, lost,
@@ -255,9 +260,12 @@ impl Reporter {
         }
         match (was_away, lost) {
             (false, 0) => {}
-            (true, _) => tracing::warn!("{} is written again; {lost} lines are lost", shared.name),
+            (true, _) => tracing::warn!("{} is written again; {lost} lines are lost", shared.log.name()),
             (false, _) => {
-                tracing::warn!("{lost} lines of {} are lost: the queue was full, or they were too long", shared.name);
+                tracing::warn!(
+                    "{lost} lines of {} are lost: the queue was full, or they were too long",
+                    shared.log.name()
+                );
             }
         }
     }
@@ -273,11 +281,11 @@ mod tests {
     const LONG: Duration = Duration::from_secs(30);
 
     fn log(path: &Path) -> SystemLog {
-        SystemLog::new(&format!("syslog:{}", path.display()).parse().expect("a daemon"), "the test's log")
+        SystemLog::new(&format!("syslog:{}", path.display()).parse().expect("a daemon"), Log::Access)
     }
 
     fn record(text: &str) -> Record {
-        Record::new(Severity::Info, "access", text.to_owned())
+        Record::new(Severity::Info, Log::Access, text.to_owned())
     }
 
     fn received(daemon: &UnixDatagram) -> String {
@@ -309,13 +317,15 @@ mod tests {
 
     #[test]
     fn a_full_queue_loses_new_records_and_counts_them() {
-        let log = log(Path::new("/nowhere/log"));
+        let log = SystemLog::new(&"syslog:/nowhere/log".parse().expect("a daemon"), Log::Error);
         let text = "x".repeat(10_000);
         (0..200).for_each(|_| log.push(record(&text)));
         let queue = log.shared.lock();
         assert!(queue.bytes <= QUEUE_BYTES && (90..=105).contains(&queue.records.len()), "{}", queue.records.len());
         // The thread may have taken one.
         assert!((95..=110).contains(&queue.lost), "{}", queue.lost);
+        assert_eq!(Log::Error.take_lost(), queue.lost, "no other test of this process loses lines of this log");
+        assert_eq!(Log::Error.take_lost(), 0);
     }
 
     #[test]
@@ -336,8 +346,7 @@ mod tests {
         log.push(record(&"ü".repeat(400_000)));
         let message = received(&daemon);
         assert!(message.len() <= syslog::LIMIT && message.contains("ü... ["), "{}", message.len());
-        let journal =
-            SystemLog::new(&format!("journald:{}", path.display()).parse().expect("a daemon"), "the test's log");
+        let journal = SystemLog::new(&format!("journald:{}", path.display()).parse().expect("a daemon"), Log::Access);
         journal.push(record(&"ü".repeat(400_000)));
         assert!(received(&daemon).len() <= 2 * journal::LIMIT);
     }

@@ -5,9 +5,9 @@
 use crate::record::Record;
 use crate::text::cut;
 use howdah_config::Syslog;
+use howdah_protocol::host_name;
 use howdah_protocol::plain_text::plain;
 use jiff::Timestamp;
-use std::sync::OnceLock;
 
 /// The longest message: the receivers' default (RFC 5425 and rsyslog).
 pub const LIMIT: usize = 8192;
@@ -19,13 +19,15 @@ const MAX_NAME_BYTES: usize = 32;
 const MAX_VALUE_BYTES: usize = 512;
 /// The longest structured data.
 const MAX_DATA_BYTES: usize = 4096;
-const MAX_HOST_BYTES: usize = 255;
+/// A message without it.
+const NIL: &str = "-";
 
 /// The message of a record.
 pub fn message(syslog: &Syslog, record: &Record, limit: usize) -> Vec<u8> {
     let priority = u32::from(syslog.facility) * 8 + record.severity as u32;
     let time = Timestamp::try_from(record.time).unwrap_or_default().strftime("%Y-%m-%dT%H:%M:%S%.6fZ");
-    let (host, tag, pid, log) = (host_name(), &syslog.tag, std::process::id(), record.log);
+    let host = if host_name().is_empty() { NIL } else { host_name() };
+    let (tag, pid, log) = (&syslog.tag, std::process::id(), record.log.id());
     let mut message = format!("<{priority}>1 {time} {host} {tag} {pid} {log} ");
     message += &structured_data(record, limit.saturating_sub(message.len()).min(MAX_DATA_BYTES));
     message.push(' ');
@@ -56,26 +58,16 @@ fn structured_data(record: &Record, room: usize) -> String {
         }
     }
     if data.len() == DATA.len() + 1 {
-        return "-".to_owned();
+        return NIL.to_owned();
     }
     data.push(']');
     data
 }
 
-/// The name of this machine, in printable ASCII.
-fn host_name() -> &'static str {
-    static NAME: OnceLock<String> = OnceLock::new();
-    NAME.get_or_init(|| {
-        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let name: String = name.chars().filter(char::is_ascii_graphic).take(MAX_HOST_BYTES).collect();
-        if name.is_empty() { "-".to_owned() } else { name }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Severity;
+    use crate::record::{Log, Severity};
     use howdah_config::SyslogServer;
     use std::time::{Duration, UNIX_EPOCH};
 
@@ -86,7 +78,7 @@ mod tests {
     fn written(text: &str, fields: &[(&'static str, &str)]) -> String {
         let fields = fields.iter().map(|(name, value)| ((*name).into(), (*value).to_owned())).collect();
         let time = UNIX_EPOCH + Duration::new(1_700_000_000, 123_456_789);
-        let record = Record { time, severity: Severity::Warning, log: "error", text: text.to_owned(), fields };
+        let record = Record { time, severity: Severity::Warning, log: Log::Error, text: text.to_owned(), fields };
         let message = String::from_utf8(message(&syslog(), &record, LIMIT)).expect("UTF-8");
         assert!(message.len() <= LIMIT, "{}", message.len());
         message.replace(host_name(), "HOST").replace(&std::process::id().to_string(), "PID")

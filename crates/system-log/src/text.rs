@@ -1,5 +1,7 @@
 //! Cutting long texts.
 
+use howdah_protocol::plain_text::beginning;
+
 /// The text, or its beginning and the number of bytes that are missing, which is at most this long. A text is not cut below
 /// the length of that note.
 pub fn cut(text: &str, most: usize) -> String {
@@ -8,8 +10,8 @@ pub fn cut(text: &str, most: usize) -> String {
     }
     let note = |end: usize| format!("... [{} more bytes]", text.len() - end);
     let room = most.saturating_sub(note(0).len());
-    let end = (0..=room).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    text[..end].to_owned() + &note(end)
+    let kept = beginning(text, room);
+    kept.to_owned() + &note(kept.len())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! - [`logs`]: lines of howdah's logs
 //! - [`signal`]: spans, numbers or lines
 //! - [`export`]: the body of a request to a collector
-//! - [`from_text`]: the metrics, made from the text of an exposition
+//! - [`metrics`]: the metrics, made from an exposition
 //!
 //! The supervisor keeps both ends of the pipe. The router writes, and never waits: spans that do not fit are dropped and
 //! counted. The death of either process loses nothing that is in the pipe.
@@ -16,8 +16,9 @@
 pub mod context;
 pub mod export;
 pub mod frames;
-pub mod from_text;
+
 pub mod logs;
 pub mod messages;
+pub mod metrics;
 pub mod pipe;
 pub mod signal;

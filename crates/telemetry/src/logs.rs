@@ -7,6 +7,7 @@ use crate::frames::{Encoded, MAX_CONTENT_BYTES};
 use crate::messages::{AnyValue, KeyValue, LogRecord, ScopeLogs, Value};
 use crate::pipe::{Lost, with_writer};
 use crate::signal::Signal;
+use howdah_protocol::plain_text::beginning;
 use prost::Message;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -113,12 +114,6 @@ fn short(mut attribute: KeyValue) -> KeyValue {
         *text = beginning(text, MAX_VALUE_BYTES).to_owned();
     }
     attribute
-}
-
-/// The beginning of the text, at most this long.
-fn beginning(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    &text[..end.unwrap_or(0)]
 }
 
 // === impl Severity ===

@@ -67,6 +67,8 @@ export interface Application {
   /** The addresses of a FastCGI application. */
   servers?: Record<string, { state: string; connections: number; idle: number; reason?: string }>;
   failure?: string;
+  /** It drains: its requests are answered 503. */
+  drained?: boolean;
 }
 
 export interface Auto {
@@ -107,6 +109,8 @@ export interface SlowLine {
   memory?: number;
   memory_peak?: number;
   pid?: number;
+  /** In async mode, in place of `cpu` and `counters`. */
+  held_requests?: number;
   native?: { function?: string; waits_in?: string } | null;
   backtrace?: { function?: string; class?: string; file?: string; line?: number }[];
   counters?: Record<string, number>;

@@ -103,5 +103,6 @@ function Refused({ row: { application, rates } }: { row: Row }) {
 /** Why the pool has its size, or why it does not start. */
 export function Reason({ application }: { application: Application }) {
   if (application.failure) return <Problem>Answers 503: <Text value={application.failure} most={400} /></Problem>;
+  if (application.drained) return <><span class="badge waiting">drained</span> Answers 503.</>;
   return <>{application.processes.auto?.why ?? 'a fixed number of processes'}</>;
 }

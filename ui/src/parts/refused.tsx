@@ -9,6 +9,7 @@ const CAUSES: Record<string, [text: string, status: string]> = {
   queue: ['no worker took it in time, or would', '503'],
   kills_workers: ['requests of its kind kill workers', '503'],
   not_started: ['the application does not start', '503'],
+  drained: ['the application drains', '503'],
   limit: ['a rate_limit or connection_limit of the configuration', '429'],
   worker_died: ['its worker died', '502'],
   timeout: ['the worker, the upstream or the file system took too long', '504'],

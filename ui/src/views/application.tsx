@@ -51,7 +51,8 @@ export function ApplicationView({ name, now, isReadOnly }: ApplicationProps) {
         <a class="button" href={`#/slow/${argument}`}>Slow requests</a>
         <a class="button" href={`#/profile/${argument}`}>Flame graph</a>
         <a class="button" href={`#/leaks/${argument}`}>Leaks</a>
-        {!isReadOnly && <Restart name={name} />}
+        {!isReadOnly && application && !application.drained && <Restart name={name} />}
+        {!isReadOnly && application && <Drain name={name} isDrained={application.drained === true} />}
       </div>
       <section>
         <h2>Requests that run</h2>
@@ -139,13 +140,51 @@ function FastCgiServers({ servers }: { servers: NonNullable<Application['servers
 }
 
 function Restart({ name }: { name: string }) {
+  return (
+    <Action
+      label="Restart"
+      sure="Restart now"
+      not="Do not restart"
+      busy="Restarting…"
+      done="The application has restarted. No request was lost."
+      act={() => post(of(name, 'restart'))}
+    />
+  );
+}
+
+function Drain({ name, isDrained }: { name: string; isDrained: boolean }) {
+  const act = (drain: boolean) => () => post('drain', { application: name, drain });
+  if (isDrained) return <Action label="Use again" sure="Use again now" not="Do not use it" busy="Starting…" done="The application gets requests again." act={act(false)} />;
+  return (
+    <Action
+      label="Drain"
+      sure="Drain now"
+      not="Do not drain"
+      busy="Draining…"
+      done="The application finishes its requests; others are answered 503."
+      act={act(true)}
+    />
+  );
+}
+
+interface ActionProps {
+  label: string;
+  sure: string;
+  not: string;
+  busy: string;
+  done: string;
+  act: () => Promise<unknown>;
+}
+
+/** A change: a click asks first. */
+function Action({ label, sure, not, busy, done, act }: ActionProps) {
   const [state, setState] = useState<'ready' | 'sure' | 'busy'>('ready');
   const [outcome, setOutcome] = useState<{ isGood: boolean; text: string } | null>(null);
-  const restart = async () => {
+  const run = async () => {
     setState('busy');
     try {
-      await post(of(name, 'restart'));
-      setOutcome({ isGood: true, text: 'The application has restarted. No request was lost.' });
+      await act();
+      setOutcome({ isGood: true, text: done });
     } catch (error) {
       setOutcome({ isGood: false, text: (error as Error).message });
     }
@@ -153,12 +192,12 @@ function Restart({ name }: { name: string }) {
   };
   return (
     <>
-      {state === 'ready' && <button type="button" onClick={() => { setOutcome(null); setState('sure'); }}>Restart…</button>}
-      {state === 'busy' && <button type="button" disabled>Restarting…</button>}
+      {state === 'ready' && <button type="button" onClick={() => { setOutcome(null); setState('sure'); }}>{label}…</button>}
+      {state === 'busy' && <button type="button" disabled>{busy}</button>}
       {state === 'sure' && (
         <>
-          <button type="button" class="primary" onClick={() => void restart()}>Restart now</button>
-          <button type="button" onClick={() => setState('ready')}>Do not restart</button>
+          <button type="button" class="primary" onClick={() => void run()}>{sure}</button>
+          <button type="button" onClick={() => setState('ready')}>{not}</button>
         </>
       )}
       {outcome && (outcome.isGood ? <Success>{outcome.text}</Success> : <Problem><Text value={outcome.text} most={600} /></Problem>)}

@@ -61,7 +61,8 @@ function SlowRequest({ lines }: { lines: SlowLine[] }) {
           {isLimited && <span class="badge bad">ended by limits/timeout</span>}
         </summary>
         <p>
-          <Text value={last.url} most={400} /> · <Text value={last.script} /> · worker {visible(String(last.pid ?? '–'))} · {seconds(last.cpu)} of CPU · memory{' '}
+          <Text value={last.url} most={400} /> · <Text value={last.script} /> · worker {visible(String(last.pid ?? '–'))}
+          {typeof last.held_requests === 'number' ? `, which held ${number(last.held_requests)} requests` : ` · ${seconds(last.cpu)} of CPU`} · memory{' '}
           {bytes(last.memory)}, peak {bytes(last.memory_peak)}
           {counters.map(([name, count]) => ` · ${visible(name).replaceAll('_', ' ')} ${number(count)}`)}
         </p>

@@ -237,6 +237,15 @@ pub fn texts<const N: usize>(head: &[u8], codes: [u16; N]) -> [Option<String>; N
     })
 }
 
+/// The same of a variable that has no code.
+pub fn custom_text(head: &[u8], name: &str) -> Option<String> {
+    let mut variables = Vec::new();
+    parse_head(head, &mut variables).ok()?;
+    let bytes = |(start, len): (u32, u32)| head.get(start as usize..(start + len) as usize);
+    let variable = variables.iter().find(|one| one.code == CUSTOM && bytes(one.name) == Some(name.as_bytes()))?;
+    Some(String::from_utf8_lossy(bytes(variable.value)?).into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

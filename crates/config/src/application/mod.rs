@@ -7,7 +7,7 @@ pub(crate) mod php;
 pub(crate) mod process_settings;
 pub(crate) mod program;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::application::fastcgi::{self as fastcgi_application, FastCgiApplication};
@@ -115,7 +115,44 @@ impl Application {
     }
 }
 
+/// The names of the applications with `"drain": true`: they finish their requests and get no others.
+pub(crate) fn read_drained(node: &Node<'_>) -> Result<BTreeSet<String>, Error> {
+    let mut drained = BTreeSet::new();
+    for (name, application) in node.named()? {
+        if let Some(drains) = application.member("drain")
+            && drains.boolean()?
+        {
+            drained.insert(name.to_owned());
+        }
+    }
+    Ok(drained)
+}
+
 /// Reads all applications.
 pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<BTreeMap<String, Application>, Error> {
     node.named()?.map(|(name, node)| Ok((name.to_owned(), Application::read(&node, scope)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Configuration;
+
+    #[test]
+    fn each_type_can_be_drained() {
+        let text = |drain: &str| {
+            format!(
+                r#"{{"applications": {{
+                    "a": {{"type": "php", "root": "/srv", {drain}}},
+                    "b": {{"type": "http", "command": "x", {drain}}},
+                    "c": {{"type": "roadrunner", "command": "x", {drain}}},
+                    "d": {{"type": "fastcgi", "address": "unix:/x", "root": "/srv", {drain}}}}}}}"#
+            )
+        };
+        let drained =
+            |drain| Configuration::parse(&text(drain)).map(|found| found.drained.into_iter().collect::<String>());
+        assert_eq!(drained(r#""drain": true"#), Ok("abcd".to_owned()));
+        assert_eq!(drained(r#""drain": false"#), Ok(String::new()));
+        let wrong = drained(r#""drain": "yes""#).expect_err("no boolean");
+        assert!(wrong.detail.contains("applications/a/drain: expected true or false"), "{wrong:?}");
+    }
 }

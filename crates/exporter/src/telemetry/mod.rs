@@ -17,11 +17,11 @@ use crate::telemetry::queue::SendQueue;
 use crate::texts::Texts;
 use howdah_config::Telemetry;
 use howdah_metrics::exposition::Format;
+use howdah_protocol::host_name;
 use howdah_protocol::messages::exporter::{FromExporter, Outcome, TelemetryBoot};
 use howdah_protocol::sockets::control_socket::ControlSocket;
 use howdah_telemetry::export::Service;
 use howdah_telemetry::frames::FrameReader;
-use howdah_telemetry::from_text;
 use howdah_telemetry::signal::Signal;
 use std::cell::Cell;
 use std::io;
@@ -54,6 +54,8 @@ struct Queues {
     logs: SendQueue,
     spans_reporter: Reporter,
     logs_reporter: Reporter,
+    /// The pipe had bytes when it was read for the last time.
+    pipe_has_bytes: Cell<bool>,
 }
 
 /// A log line that comes once a minute.
@@ -92,7 +94,7 @@ async fn serve(setup: Setup) -> io::Result<()> {
     };
     let new_collector = || Collector::new(&settings, &boot.headers, tls.clone());
     let (mut for_spans, mut for_logs, mut for_metrics) = (new_collector(), new_collector(), new_collector());
-    let service = Service::new(&settings.service_name, &boot.instance, &host_name());
+    let service = Service::new(&settings.service_name, &boot.instance, host_name());
     let pipe = Receiver::from_owned_fd(pipe)?;
     let queues = Queues::default();
     let (spans, logs) = (&queues.spans, &queues.logs);
@@ -113,10 +115,12 @@ async fn serve(setup: Setup) -> io::Result<()> {
         finishing.notified().await;
         spans.finish();
         logs.finish();
+        // The pipe is read once more.
+        queues.pipe_has_bytes.set(false);
         let drained = async {
             loop {
                 tokio::time::sleep(DRAIN_CHECK).await;
-                if spans.is_over() && logs.is_over() {
+                if !queues.pipe_has_bytes.get() && spans.is_over() && logs.is_over() {
                     break;
                 }
             }
@@ -146,7 +150,7 @@ async fn read(pipe: &Receiver, marker: u64, queues: &Queues) -> io::Result<()> {
             // The supervisor has the other end: without it, the process ends.
             Ok(0) => std::future::pending().await,
             Ok(count) => {
-                queues.note_pipe(true);
+                queues.pipe_has_bytes.set(true);
                 for frame in reader.take(&buffer[..count]) {
                     let signal = frame.signal;
                     let (queue, reporter) = queues.of(signal);
@@ -158,7 +162,7 @@ async fn read(pipe: &Receiver, marker: u64, queues: &Queues) -> io::Result<()> {
                 }
                 tokio::task::yield_now().await;
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => queues.note_pipe(false),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => queues.pipe_has_bytes.set(false),
             Err(error) => return Err(error),
         }
     }
@@ -207,10 +211,10 @@ async fn send_metrics(collector: &mut Collector, service: &Service, interval: Op
     let reporter = Reporter::default();
     loop {
         ticks.tick().await;
-        let Some(text) = texts.text(Format::OpenMetrics).await else { continue };
+        let Some(text) = texts.text(Format::Protobuf).await else { continue };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        let body = service.metrics(from_text::metrics(&String::from_utf8_lossy(&text), now));
+        let body = service.metrics(howdah_telemetry::metrics::metrics(&text, now));
         match collector.send(Signal::Metrics, &body).await {
             Ok(0) => {}
             Ok(rejected) => reporter.warn(Signal::Metrics, &format!("the collector has refused {rejected} numbers"), 0),
@@ -222,10 +226,6 @@ async fn send_metrics(collector: &mut Collector, service: &Service, interval: Op
     }
 }
 
-fn host_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
-}
-
 // === impl Queues ===
 
 impl Queues {
@@ -234,11 +234,6 @@ impl Queues {
             Signal::Logs => (&self.logs, &self.logs_reporter),
             Signal::Traces | Signal::Metrics => (&self.spans, &self.spans_reporter),
         }
-    }
-
-    fn note_pipe(&self, has_bytes: bool) {
-        self.spans.note_pipe(has_bytes);
-        self.logs.note_pipe(has_bytes);
     }
 }
 

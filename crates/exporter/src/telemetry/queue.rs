@@ -19,8 +19,6 @@ pub struct SendQueue {
     sent: Cell<u64>,
     dropped: Cell<u64>,
     is_finishing: Cell<bool>,
-    /// The pipe had bytes when it was read for the last time.
-    pipe_has_bytes: Cell<bool>,
     changed: Notify,
 }
 
@@ -97,22 +95,15 @@ impl SendQueue {
         tokio::time::sleep(short).await;
     }
 
-    /// Whether the pipe had bytes when it was read.
-    pub fn note_pipe(&self, has_bytes: bool) {
-        self.pipe_has_bytes.set(has_bytes);
-    }
-
     /// Batches wait no longer.
     pub fn finish(&self) {
         self.is_finishing.set(true);
-        // The pipe is read once more.
-        self.pipe_has_bytes.set(false);
         self.changed.notify_one();
     }
 
     /// Whether everything has a result.
     pub fn is_over(&self) -> bool {
-        self.waiting.borrow().is_empty() && self.in_flight.get() == 0 && !self.pipe_has_bytes.get()
+        self.waiting.borrow().is_empty() && self.in_flight.get() == 0
     }
 
     /// Counts what has no result as dropped.

@@ -1,6 +1,7 @@
-//! `howdah drain`: a server of an upstream finishes its requests, and gets no others until `--end`.
+//! `howdah drain`: a server of an upstream, or an application, finishes its requests, and gets no others until `--end`.
 //!
-//! It is a change of the configuration, `upstreams/NAME/servers/ADDRESS/drain`, so that it stays when howdah is started again.
+//! It is a change of the configuration, `upstreams/NAME/servers/ADDRESS/drain` or `applications/NAME/drain`, so that it stays when
+//! howdah is started again.
 
 use crate::control_client::{ApiOptions, ApiResponse, ControlApi, name_segment};
 use crate::terminal::output;
@@ -15,12 +16,12 @@ use std::time::{Duration, Instant};
 pub struct DrainOptions {
     #[command(flatten)]
     api: ApiOptions,
-    /// The upstream's name.
-    #[arg(value_name = "UPSTREAM")]
-    upstream: String,
-    /// The server's address, as in the configuration: 10.0.0.5:8080.
+    /// The application's name; or the upstream's, before the address of a server.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// The address of a server of the upstream, as in the configuration: 10.0.0.5:8080.
     #[arg(value_name = "SERVER")]
-    server: String,
+    server: Option<String>,
     /// It gets requests again.
     #[arg(long)]
     end: bool,
@@ -29,44 +30,46 @@ pub struct DrainOptions {
     timeout: u32,
 }
 
+/// The option of the server or of the application that is changed.
+struct Change {
+    path: String,
+    etag: Option<String>,
+    /// For a person.
+    subject: String,
+}
+
 /// The pause between two looks at the number of requests.
 const PERIOD: Duration = Duration::from_millis(200);
 
 // === impl DrainOptions ===
 
 impl DrainOptions {
-    /// Changes the configuration, and waits until the server has finished its requests.
+    /// Changes the configuration, and waits until the server or the application has finished its requests.
     ///
     /// # Errors
-    /// The reason of the control API; no such server; it still has requests after the time.
+    /// The reason of the control API; no such server or application; it still has requests after the time.
     pub fn run(&self) -> Result<(), String> {
         let api = ControlApi::new(&self.api)?;
-        let listed = api.get(&servers_path(&self.upstream)?)?;
-        if listed.is_not_found() {
-            return Err(format!(
-                "the configuration has no upstream {:?}; see `howdah config get upstreams`",
-                self.upstream
-            ));
-        }
-        let listed = listed.accepted(None)?;
-        let (path, etag) = change_path(&self.upstream, &self.server, &listed)?;
+        let Change { path, etag, subject } = match &self.server {
+            Some(server) => self.change_of_server(&api, server)?,
+            None => self.change_of_application(&api)?,
+        };
         let body = (!self.end).to_string().into_bytes();
         api.request("PUT", &path, etag.as_deref(), body)?.accepted(None)?;
-        let server = plain(&self.server);
         if self.end {
-            output::print(&format!("The server {server} gets requests again.\n"));
+            output::print(&format!("The {subject} gets requests again.\n"));
             return Ok(());
         }
         match self.wait(&api)? {
-            Some(0) => output::print(&format!("The server {server} drains: it has no requests.\n")),
-            _ if self.timeout == 0 => {
-                output::print(&format!("The server {server} drains: it gets no more requests.\n"))
-            }
+            Some(0) => output::print(&format!("The {subject} drains: it has no requests.\n")),
+            _ if self.timeout == 0 => output::print(&format!("The {subject} drains: it gets no more requests.\n")),
             left => {
-                let left = left.map_or("an unknown number of".to_owned(), |left| left.to_string());
+                let left = match (&self.server, left) {
+                    (Some(_), Some(left)) => format!("{left} requests"),
+                    _ => "requests".to_owned(),
+                };
                 return Err(format!(
-                    "after {} s, the server {server} still has {left} requests; it gets no others: repeat the command to \
-                     wait longer",
+                    "after {} s, the {subject} still has {left}; it gets no others: repeat the command to wait longer",
                     self.timeout
                 ));
             }
@@ -74,18 +77,55 @@ impl DrainOptions {
         Ok(())
     }
 
-    /// The number of requests that are left; `None` if it is not known.
+    fn change_of_server(&self, api: &ControlApi, server: &str) -> Result<Change, String> {
+        let listed = api.get(&servers_path(&self.name)?)?;
+        if listed.is_not_found() {
+            return Err(format!(
+                "the configuration has no upstream {:?}; see `howdah config get upstreams`",
+                self.name
+            ));
+        }
+        let (path, etag) = change_path(&self.name, server, &listed.accepted(None)?)?;
+        Ok(Change { path, etag, subject: format!("server {}", plain(server)) })
+    }
+
+    fn change_of_application(&self, api: &ControlApi) -> Result<Change, String> {
+        let path = application_path(&self.name)?;
+        let found = api.get(&path)?;
+        if found.is_not_found() {
+            return Err(format!(
+                "the configuration has no application {:?}; see `howdah config get applications`, or write the address of \
+                 a server after the name of its upstream",
+                self.name
+            ));
+        }
+        let etag = found.accepted(None)?.etag;
+        Ok(Change { path: format!("{path}/drain"), etag, subject: format!("application {:?}", self.name) })
+    }
+
+    /// The number of requests, or of former processes, that are left; `None` if it is not known.
     fn wait(&self, api: &ControlApi) -> Result<Option<u64>, String> {
         let deadline = Instant::now() + Duration::from_secs(self.timeout.into());
         loop {
             let status = api.get("/status")?.accepted(None)?.json()?;
-            let active = active(&status, &self.upstream, &self.server);
-            if active == Some(0) || Instant::now() >= deadline {
-                return Ok(active);
+            let left = match &self.server {
+                Some(server) => active(&status, &self.name, server),
+                None => Some(former(&status, &self.name)),
+            };
+            if left == Some(0) || Instant::now() >= deadline {
+                return Ok(left);
             }
             std::thread::sleep(PERIOD);
         }
     }
+}
+
+/// The path of an application in the control API.
+///
+/// # Errors
+/// The name is empty.
+pub fn application_path(application: &str) -> Result<String, String> {
+    Ok(format!("/config/applications/{}", name_segment(application)?))
 }
 
 /// The path of the servers of an upstream in the control API.
@@ -121,6 +161,12 @@ fn active(status: &Value, upstream: &str, server: &str) -> Option<u64> {
     servers.get(key_of(servers, server)?)?.get("active")?.as_u64()
 }
 
+/// The former generations of an application, which still finish requests.
+fn former(status: &Value, application: &str) -> u64 {
+    let draining = status.get("draining").and_then(|draining| draining.get(application));
+    draining.and_then(|former| former.get("generations")).and_then(Value::as_u64).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,5 +185,7 @@ mod tests {
         let status =
             json!({ "upstreams": { "u": { "servers": { "[::1]:80": { "state": "drained", "active": 3 } } } } });
         assert_eq!((active(&status, "u", "[0::1]:80"), active(&status, "v", "[::1]:80")), (Some(3), None));
+        let status = json!({ "draining": { "shop": { "generations": 2, "processes": 9 } } });
+        assert_eq!((former(&status, "shop"), former(&status, "blog"), former(&json!({}), "shop")), (2, 0, 0));
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Only the samples that are needed are read, from Prometheus' text format. A line of another form is ignored.
 
+use howdah_metrics::histogram::{CLASSIC_BOUNDS, CLASSIC_LABELS};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -49,10 +50,8 @@ pub struct Rates {
     pub refused: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
-/// The upper bounds of the buckets, in seconds, as howdah writes them. One more bucket has no bound.
-pub const BOUNDS: [f64; 14] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 /// The number of buckets.
-pub const BUCKETS: usize = BOUNDS.len() + 1;
+pub const BUCKETS: usize = CLASSIC_LABELS.len();
 /// The length of a [`Window`].
 pub const WINDOW: Duration = Duration::from_secs(10);
 const REQUESTS: &str = "howdah_requests_total";
@@ -219,12 +218,13 @@ impl Rates {
     }
 }
 
-fn bucket_of(bound: &str) -> Option<usize> {
-    if bound == "+Inf" {
-        return Some(BOUNDS.len());
-    }
-    let bound: f64 = bound.parse().ok()?;
-    BOUNDS.iter().position(|known| *known == bound)
+fn bucket_of(label: &str) -> Option<usize> {
+    CLASSIC_LABELS.iter().position(|known| *known == label)
+}
+
+/// The upper bound of a bucket, in seconds; the last one has none.
+fn bound_of(bucket: usize) -> Option<f64> {
+    CLASSIC_BOUNDS.get(bucket).map(|nanoseconds| *nanoseconds as f64 / 1e9)
 }
 
 /// The labels after an opening brace, and the text behind the closing one.
@@ -262,8 +262,8 @@ pub fn percentile(times: &[u64; BUCKETS], share: f64) -> Option<f64> {
     for (bucket, count) in times.iter().enumerate().filter(|(_, count)| **count > 0) {
         let count = *count as f64;
         if below + count >= wanted {
-            let lower = bucket.checked_sub(1).map_or(0.0, |before| BOUNDS[before]);
-            let upper = BOUNDS.get(bucket).copied().unwrap_or(lower);
+            let lower = bucket.checked_sub(1).and_then(bound_of).unwrap_or(0.0);
+            let upper = bound_of(bucket).unwrap_or(lower);
             return Some(lower + (upper - lower) * ((wanted - below) / count).clamp(0.0, 1.0));
         }
         below += count;
@@ -322,10 +322,10 @@ mod tests {
         };
         let text = |counts: [u64; 2]| {
             let mut text = String::new();
-            for (index, bound) in BOUNDS.iter().enumerate() {
-                text += &bucket(&bound.to_string(), if index < 4 { 0 } else { counts[0] });
+            for (index, label) in CLASSIC_LABELS.iter().enumerate() {
+                text += &bucket(label, if index < 4 { 0 } else { counts[usize::from(*label == "+Inf")] });
             }
-            text + &bucket("+Inf", counts[1])
+            text
         };
         let (before, after) = (Counters::read(&text([5, 5])), Counters::read(&text([7, 8])));
         let times = after.since(&before)[&Row { application: "a".to_owned(), ..Row::default() }].times;

@@ -16,7 +16,7 @@ use howdah_router::{current_request_fields, send_log_line};
 use howdah_supervisor::LogFormat;
 use howdah_supervisor::plain_text::{plain_lines, short};
 use howdah_system_log::SystemLog;
-use howdah_system_log::record::{Record, Severity};
+use howdah_system_log::record::{Log, Record, Severity};
 use howdah_telemetry::logs::{self, LogLine};
 use howdah_telemetry::messages::KeyValue;
 use serde_json::{Map, Value};
@@ -50,8 +50,14 @@ struct Members {
     are_short: bool,
 }
 
-/// Members for which a daemon's message has places of its own.
-const OF_DAEMON: [&str; 2] = ["time", "level"];
+/// The members of a line for a receiver that has places of its own for its message, time and level.
+struct Content {
+    message: String,
+    fields: Vec<(String, String)>,
+}
+
+/// Members for which the messages of daemons and collectors have places of their own.
+const OF_RECEIVER: [&str; 2] = ["time", "level"];
 /// The field of a line's text.
 const MESSAGE: &str = "message";
 /// The beginning of the targets of the router's lines.
@@ -85,103 +91,97 @@ where
         let is_new = |name: &str| event.metadata().fields().field(name).is_none();
         let request = current_request_fields().into_iter().filter(|(name, _)| is_new(name));
         let request: Vec<_> = request.collect();
+        let members = || members(event, &time, &request);
         if logs::is_on() {
-            send_log_line(&for_collector(event, time.clone(), request.clone().into_iter()));
+            send_log_line(&for_collector(*level, Content::of(members())));
         }
-        let request = request.into_iter();
         if let Some(daemon) = self.daemon_of(event) {
-            daemon.push(record(event, self.format, time, request));
+            daemon.push(match self.format {
+                LogFormat::Text => record(*level, text(event, &request, false), Content::of(members())),
+                LogFormat::Json => record(*level, Value::Object(members()).to_string(), Content::of(members())),
+            });
             return Ok(());
         }
         match self.format {
             LogFormat::Text => {
                 // Only a terminal gets colours.
-                let mut plain = String::new();
-                let mut fields = match application_log(event.metadata()) {
-                    Some(_) => Writer::new(&mut plain),
-                    None => writer.by_ref(),
-                };
-                match fields.has_ansi_escapes() {
-                    true => write!(fields, "\x1b[2m{time}\x1b[0m \x1b[{}m{level:>5}\x1b[0m ", colour(level))?,
-                    false => write!(fields, "{time} {level:>5} ")?,
+                let has_colours = application_log(event.metadata()).is_none() && writer.has_ansi_escapes();
+                match has_colours {
+                    true => write!(writer, "\x1b[2m{time}\x1b[0m \x1b[{}m{level:>5}\x1b[0m ", colour(level))?,
+                    false => write!(writer, "{time} {level:>5} ")?,
                 }
-                let of_event = TextFields::of(event, fields.has_ansi_escapes());
-                write!(fields, "{}", of_event.text)?;
-                for (name, value) in request {
-                    write!(fields, " {name}={:?}", short(&value))?;
-                }
-                writeln!(writer, "{plain}")
+                writeln!(writer, "{}", text(event, &request, has_colours))
             }
-            LogFormat::Json => writeln!(writer, "{}", Value::Object(members(event, time, request))),
+            LogFormat::Json => writeln!(writer, "{}", Value::Object(members())),
         }
     }
 }
 
+/// The fields of the event and of the request as text.
+fn text(event: &Event<'_>, request: &[(&'static str, String)], has_colours: bool) -> String {
+    let mut text = TextFields::of(event, has_colours).text;
+    for (name, value) in request {
+        let _ = write!(text, " {name}={:?}", short(value));
+    }
+    text
+}
+
 /// The members of a JSON line.
-fn members(
-    event: &Event<'_>,
-    time: String,
-    request: impl Iterator<Item = (&'static str, String)>,
-) -> Map<String, Value> {
+fn members(event: &Event<'_>, time: &str, request: &[(&'static str, String)]) -> Map<String, Value> {
     let mut members = Members { all: Map::new(), are_short: is_of_router(event) };
     members.all.insert("time".to_owned(), time.into());
     members.all.insert("level".to_owned(), event.metadata().level().as_str().into());
     event.record(&mut members);
-    members.all.extend(request.map(|(name, value)| (name.to_owned(), short(&value).into())));
+    members.all.extend(request.iter().map(|(name, value)| ((*name).to_owned(), short(value).into())));
     members.all
 }
 
 /// The line for the collector of `settings/telemetry`.
-fn for_collector(event: &Event<'_>, time: String, request: impl Iterator<Item = (&'static str, String)>) -> LogLine {
-    let severity = match *event.metadata().level() {
+fn for_collector(level: Level, content: Content) -> LogLine {
+    let severity = match level {
         Level::ERROR => logs::Severity::Error,
         Level::WARN => logs::Severity::Warn,
         Level::INFO => logs::Severity::Info,
         Level::DEBUG | Level::TRACE => logs::Severity::Debug,
     };
-    let mut all = members(event, time, request);
-    let text = all.remove(MESSAGE);
-    let trace = all.remove("trace_id").and_then(|id| id.as_str().map(str::to_owned));
-    all.retain(|name, _| !OF_DAEMON.contains(&name.as_str()));
-    let text_of = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let own = [KeyValue::text("howdah.log", "error")];
-    let fields = all.into_iter().map(|(name, value)| KeyValue::text(&format!("howdah.{name}"), text_of(value)));
+    let Content { message, mut fields } = content;
+    let trace = fields.iter().position(|(name, _)| name == "trace_id").map(|at| fields.remove(at).1);
+    let own = [KeyValue::text("howdah.log", Log::Error.id())];
+    let fields = fields.into_iter().map(|(name, value)| KeyValue::text(&format!("howdah.{name}"), value));
     let attributes = own.into_iter().chain(fields).collect();
-    let text = text.map(text_of).unwrap_or_default();
-    LogLine { time: std::time::SystemTime::now(), severity, text, attributes, trace }
+    LogLine { time: std::time::SystemTime::now(), severity, text: message, attributes, trace }
 }
 
 /// A line for a log daemon.
-fn record(
-    event: &Event<'_>,
-    format: LogFormat,
-    time: String,
-    request: impl Iterator<Item = (&'static str, String)>,
-) -> Record {
-    let severity = match *event.metadata().level() {
+fn record(level: Level, text: String, content: Content) -> Record {
+    let severity = match level {
         Level::ERROR => Severity::Error,
         Level::WARN => Severity::Warning,
         Level::INFO => Severity::Info,
         Level::DEBUG | Level::TRACE => Severity::Debug,
     };
-    let all = members(event, time, request);
-    let text = match format {
-        LogFormat::Json => Value::Object(all.clone()).to_string(),
-        LogFormat::Text => {
-            let mut text = TextFields::of(event, false).text;
-            let is_new = |name: &str| event.metadata().fields().field(name).is_none();
-            for (name, value) in all.iter().filter(|(name, _)| is_new(name) && !OF_DAEMON.contains(&name.as_str())) {
-                let _ = write!(text, " {name}={value}");
+    let fields = content.fields.into_iter().map(|(name, value)| (name.into(), value));
+    Record { fields: fields.collect(), ..Record::new(severity, Log::Error, text) }
+}
+
+// === impl Content ===
+
+impl Content {
+    fn of(members: Map<String, Value>) -> Content {
+        let text_of = |value: Value| match value {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let mut content = Content { message: String::new(), fields: Vec::with_capacity(members.len()) };
+        for (name, value) in members {
+            match name.as_str() {
+                MESSAGE => content.message = text_of(value),
+                name if OF_RECEIVER.contains(&name) => {}
+                _ => content.fields.push((name, text_of(value))),
             }
-            text
         }
-    };
-    let fields = all.into_iter().filter(|(name, _)| name != MESSAGE && !OF_DAEMON.contains(&name.as_str()));
-    let fields = fields.map(|(name, value)| match value {
-        Value::String(text) => (name.into(), text),
-        other => (name.into(), other.to_string()),
-    });
-    Record { fields: fields.collect(), ..Record::new(severity, "error", text) }
+        content
+    }
 }
 
 // === impl TextFields ===

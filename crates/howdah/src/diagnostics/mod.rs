@@ -17,6 +17,7 @@ use destination::Destination;
 use howdah_background_writer::standard_error;
 use howdah_supervisor::LOG_DAEMON_VARIABLE;
 use howdah_system_log::SystemLog;
+use howdah_system_log::record::Log;
 use line_format::LineFormat;
 use std::io::{self, IsTerminal};
 use std::panic::PanicHookInfo;
@@ -82,7 +83,7 @@ pub fn start(writing: Writing) -> Diagnostics {
 /// The daemon that the command line chose for all processes: the commands that start a supervisor have no such variable.
 fn daemon() -> Option<Arc<SystemLog>> {
     let daemon = std::env::var(LOG_DAEMON_VARIABLE).ok()?.parse().ok()?;
-    Some(Arc::new(SystemLog::new(&daemon, "howdah's log")))
+    Some(Arc::new(SystemLog::new(&daemon, Log::Error)))
 }
 
 /// One line for a panic, which standard error's own hook would write as several, and without a background thread.

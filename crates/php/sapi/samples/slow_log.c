@@ -285,7 +285,7 @@ static void put_identity(struct howdah_text *line, uint64_t began, enum howdah_o
 
 static void put_frames(struct howdah_text *line, const struct howdah_backtrace *backtrace, int most, const char *separator);
 
-static void keep_stack(enum howdah_author author, const struct howdah_backtrace *backtrace)
+static void keep_stack(enum howdah_author author, uint64_t began, const struct howdah_backtrace *backtrace)
 {
 	struct howdah_text text = { stacks[author].text, HOWDAH_STACK_BYTES, 0 };
 
@@ -293,7 +293,7 @@ static void keep_stack(enum howdah_author author, const struct howdah_backtrace 
 	put_frames(&text, backtrace, LIMIT_FRAMES, "\n");
 	stacks[author].len = text.len;
 	stacks[author].at = howdah_monotonic();
-	atomic_store(&stacks[author].request, facts.began);
+	atomic_store(&stacks[author].request, began);
 }
 
 size_t howdah_slow_stack(uint64_t request, char *out, uint64_t *after)
@@ -347,7 +347,7 @@ void howdah_log_sample(enum howdah_author author, enum howdah_occasion occasion,
 	howdah_text_put(&line, "}");
 	if (is_current()) {
 		if (backtrace && occasion == HOWDAH_SLOW) {
-			keep_stack(author, backtrace);
+			keep_stack(author, facts.began, backtrace);
 		}
 		write_line(setup.slow_log, &line);
 	}
@@ -371,6 +371,9 @@ static void put_held(struct howdah_text *line, const struct howdah_held_request 
 	howdah_text_json(line, request->uri, strnlen(request->uri, URL_BYTES));
 	howdah_text_key(line, "script");
 	howdah_text_json(line, request->script, strnlen(request->script, URL_BYTES));
+	if (request->trace_parent) {
+		put_trace_id(line, request->trace_parent, strnlen(request->trace_parent, TRACE_PARENT_BYTES + 1));
+	}
 	howdah_text_key(line, "elapsed");
 	howdah_text_seconds(line, howdah_monotonic() - request->began);
 	howdah_text_member(line, "memory", zend_memory_usage(0));
@@ -409,6 +412,7 @@ void howdah_log_blocked_loop(const struct howdah_held_request *request, unsigned
 
 	howdah_backtrace_forget(&backtrace);
 	if (howdah_backtrace_foreign(&backtrace) || howdah_backtrace_foreign(&backtrace)) {
+		keep_stack(HOWDAH_LOOP_WATCH, request->began, &backtrace);
 		log_held(HOWDAH_LOOP_WATCH, HOWDAH_SLOW, number, request, &backtrace);
 	}
 }

@@ -19,7 +19,7 @@ pub struct RequestBuffers {
 }
 
 /// The variable with the trace of the request, which the router has checked.
-const TRACE_PARENT: &[u8] = b"TRACEPARENT";
+pub const TRACE_PARENT: &str = "TRACEPARENT";
 
 /// The names of [`NAMES`] for PHP.
 pub fn c_names() -> Vec<CString> {
@@ -53,7 +53,7 @@ impl RequestBuffers {
             let value = at(variable.value.0);
             let (name, name_len) = if variable.code == CUSTOM {
                 let (start, len) = (variable.name.0 as usize, variable.name.1 as usize);
-                if &head[start..start + len] == TRACE_PARENT {
+                if &head[start..start + len] == TRACE_PARENT.as_bytes() {
                     trace_parent = value;
                 }
                 (at(variable.name.0), variable.name.1 as usize)

@@ -67,8 +67,8 @@ pub enum FromExporter {
     Scrape {
         /// The number of the request.
         id: u64,
-        /// Whether it accepts OpenMetrics.
-        is_openmetrics: bool,
+        /// The format that it asks for.
+        format: Format,
     },
     /// The outcome of spans and of log records since the last report.
     Exported {
@@ -77,6 +77,17 @@ pub enum FromExporter {
         /// Lines of logs.
         logs: Outcome,
     },
+}
+
+/// The format of an exposition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Format {
+    /// Prometheus' text, 0.0.4.
+    Prometheus,
+    /// OpenMetrics, 1.0.
+    OpenMetrics,
+    /// Prometheus' protocol buffers: messages `MetricFamily`, each with its length before it.
+    Protobuf,
 }
 
 /// The outcome of spans, or of log records.

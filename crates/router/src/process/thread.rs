@@ -35,7 +35,7 @@ use crate::process::client::{self, Client};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::connections::{Connections, Registered};
 use crate::process::ports::Ports;
-use crate::report::{ReportOnDrop, SupervisorLink, count, count_with, inject, spawn_essential};
+use crate::report::{ReportOnDrop, SupervisorLink, count, count_lost_lines, count_with, inject, spawn_essential};
 use crate::request::clock::RequestClock;
 use crate::request::incoming::IncomingBody;
 use crate::request::record::numbers::RequestNumbers;
@@ -213,6 +213,7 @@ async fn sweep(thread: Rc<Thread>) {
         thread.dispatcher.views.sweep();
         thread.ports.sweep();
         thread.dispatcher.proxy.sweep();
+        count_lost_lines();
         let view = thread.dispatcher.views.active();
         if thread.index == CHECKING_THREAD {
             view.roadrunner_generations().for_each(|generation| generation.retire_idle(Instant::now().into()));

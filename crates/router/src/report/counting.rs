@@ -2,6 +2,7 @@
 
 use howdah_metrics::layout::Scalar;
 use howdah_metrics::recorder::Recorder;
+use howdah_system_log::record::Log;
 use howdah_telemetry::logs::{self, LogLine};
 use std::cell::OnceCell;
 
@@ -34,6 +35,12 @@ pub fn count(scalar: Scalar) {
 /// Counts several events of the thread.
 pub fn count_by(scalar: Scalar, number: u64) {
     with_recorder(|recorder| recorder.count_by(scalar, number));
+}
+
+/// Counts the lines that log daemons do not get, of all threads of this process.
+pub fn count_lost_lines() {
+    count_by(Scalar::AccessLinesLost, Log::Access.take_lost());
+    count_by(Scalar::OwnLinesLost, Log::Error.take_lost());
 }
 
 /// Calls `act` with the thread's recorder.

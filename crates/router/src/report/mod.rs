@@ -12,7 +12,7 @@ mod panics;
 mod supervisor_link;
 mod throttle;
 
-pub use counting::{count, count_by, count_with, send_log_line, with_recorder};
+pub use counting::{count, count_by, count_lost_lines, count_with, send_log_line, with_recorder};
 pub use once_per_minute::OncePerMinute;
 pub use panics::{AbortOnPanic, Panicked, contained, inject, spawn_essential, write_last_lines};
 pub use supervisor_link::{ReportOnDrop, SupervisorLink};

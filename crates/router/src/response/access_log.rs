@@ -9,7 +9,7 @@ use crate::file_access::never_waits;
 use howdah_background_writer::BackgroundWriter;
 use howdah_config::{LogDaemon, LogDestination};
 use howdah_system_log::SystemLog;
-use howdah_system_log::record::{Record, Severity};
+use howdah_system_log::record::{Log, Record, Severity};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::fs::File;
@@ -38,7 +38,6 @@ enum Sink {
 /// Names and values of a line, beside its text.
 pub type LineFields = Vec<(Cow<'static, str>, String)>;
 
-const NAME: &str = "the access log";
 /// Lines are written when this number of bytes has collected.
 const WRITE_BYTES: usize = 32 * 1024;
 /// How long a drop waits for the program that reads the log.
@@ -112,7 +111,7 @@ impl AccessLogWriter {
     /// Adds a line, without its end.
     pub fn append(&mut self, line: &str, fields: &LineFields) {
         if let Some(Sink::Daemon(log)) = &self.sink {
-            let record = Record::new(Severity::Info, "access", line.to_owned());
+            let record = Record::new(Severity::Info, Log::Access, line.to_owned());
             return log.push(Record { fields: fields.clone(), ..record });
         }
         self.pending.push_str(line);
@@ -159,8 +158,8 @@ impl Sink {
             return Sink::Background(writer);
         }
         let writer = match never_waits(&file) {
-            true => BackgroundWriter::of(&file, NAME),
-            false => Some(BackgroundWriter::of_any(&file, NAME)),
+            true => BackgroundWriter::of(&file, Log::Access.name()),
+            false => Some(BackgroundWriter::of_any(&file, Log::Access.name())),
         };
         let Some(writer) = writer else { return Sink::Direct(file) };
         let writer = Arc::new(writer);
@@ -175,7 +174,7 @@ impl Sink {
         if let Some(log) = shared.upgrade().filter(|log| log.sends_to(daemon)) {
             return Sink::Daemon(log);
         }
-        let log = Arc::new(SystemLog::new(daemon, NAME));
+        let log = Arc::new(SystemLog::new(daemon, Log::Access));
         *shared = Arc::downgrade(&log);
         Sink::Daemon(log)
     }

@@ -2,6 +2,7 @@
 
 use howdah_config::{Document, Refusal, answer};
 use howdah_metrics::exposition::Format;
+use howdah_metrics::exposition::format::content_type;
 
 /// An answer: JSON, or bytes of an application.
 #[derive(Debug)]
@@ -34,9 +35,9 @@ impl ApiAnswer {
         ApiAnswer { status: 200, body, content_type: "application/octet-stream", etag: None }
     }
 
-    /// The text of an exposition.
-    pub fn exposition(text: String, format: Format) -> ApiAnswer {
-        ApiAnswer { status: 200, body: text.into_bytes(), content_type: format.content_type(), etag: None }
+    /// An exposition.
+    pub fn exposition(body: Vec<u8>, format: Format) -> ApiAnswer {
+        ApiAnswer { status: 200, body, content_type: content_type(format), etag: None }
     }
 
     /// The same with an ETag.

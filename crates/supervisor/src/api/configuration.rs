@@ -38,6 +38,10 @@ pub fn restart(name: &str, request: ControlRequest, control: &mut Control, now: 
     if !active.configuration.applications.contains_key(name) {
         return request.answer(no_such_application(name));
     }
+    if active.configuration.drained.contains(name) {
+        let detail = format!("the application {name:?} drains; set its option \"drain\" to false");
+        return request.answer(Refusal::new(409, answer::text::NOT_RESTARTED, detail));
+    }
     let (document, configuration) = (active.document.clone(), active.configuration.clone());
     begin(request, ChangeKind::Restart(name.to_owned()), document, configuration, control, now);
 }

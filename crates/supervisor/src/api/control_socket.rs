@@ -7,7 +7,7 @@
 use crate::api::answer::ApiAnswer;
 use crate::api::request::ControlRequest;
 use howdah_config::{Address, Refusal};
-use howdah_metrics::exposition::Format;
+use howdah_metrics::exposition::format;
 use howdah_protocol::sockets::refused_descriptors::close_elsewhere;
 use howdah_protocol::sockets::tcp_peer;
 use http_body_util::{BodyExt, Full};
@@ -231,7 +231,7 @@ async fn answer(
         method: head.method.as_str().to_owned(),
         path: head.uri.path().to_owned(),
         if_match: if_match(&head.headers),
-        format: Format::accepted(&accept(&head.headers)),
+        format: format::accepted(&accept(&head.headers)),
         body,
         reply: sender,
     };

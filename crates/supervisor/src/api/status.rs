@@ -116,6 +116,9 @@ struct ApplicationStatus {
     /// Ours: why it does not start. Its requests are answered 503.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
+    /// Ours: it drains. Its requests are answered 503.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    drained: bool,
 }
 
 /// Each start of an application has another number: a deploy, a restart, a change of its options.
@@ -199,6 +202,7 @@ pub fn of(control: &Control) -> Status {
             servers: fastcgi_servers(generation, load),
             worker_scripts: Vec::new(),
             failure: None,
+            drained: false,
         };
         for pool in pools {
             let script = pool.script.map(str::to_owned);
@@ -212,6 +216,9 @@ pub fn of(control: &Control) -> Status {
     for (name, reason) in &control.served().failures {
         let status = ApplicationStatus { failure: Some(reason.clone()), ..ApplicationStatus::default() };
         applications.insert(name.clone(), status);
+    }
+    for name in &control.served().configuration.drained {
+        applications.insert(name.clone(), ApplicationStatus { drained: true, ..ApplicationStatus::default() });
     }
     let mut draining = BTreeMap::<String, Draining>::new();
     let is_former = |generation: &&Generation| control.changes.is_former(generation.id());

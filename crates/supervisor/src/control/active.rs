@@ -14,9 +14,9 @@ pub struct ActiveConfiguration {
     pub document: Document,
     /// Its content.
     pub configuration: Configuration,
-    /// The generation of each application.
+    /// The generation of each application that starts and does not drain.
     pub generations: BTreeMap<String, u64>,
-    /// Why each application that has no generation does not start, in one line.
+    /// Why each application that does not start does not, in one line.
     pub failures: BTreeMap<String, String>,
     /// The listening sockets, in the order of the configuration.
     pub listeners: Vec<u64>,

@@ -20,6 +20,7 @@ use std::time::Duration;
 pub(crate) const OPTIONS: Options = Options {
     known: &[
         "type",
+        "drain",
         "address",
         "root",
         "remote_root",

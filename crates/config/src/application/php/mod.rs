@@ -33,6 +33,7 @@ use crate::read::scope::Scope;
 pub(crate) const OPTIONS: Options = Options {
     known: &[
         "type",
+        "drain",
         "root",
         "script",
         "index",

@@ -12,6 +12,7 @@ use std::time::Duration;
 pub(crate) const OPTIONS: Options = Options {
     known: &[
         "type",
+        "drain",
         "command",
         "processes",
         "limits",

@@ -79,6 +79,9 @@ fn note(name: &str, value: &Value, rates: Option<&Value>, notes: &mut String) {
     if let Some(failure) = value.get("failure").and_then(Value::as_str) {
         notes.push_str(&format!("{name}: answers 503: {}\n", plain(failure)));
     }
+    if value.get("drained") == Some(&Value::Bool(true)) {
+        notes.push_str(&format!("{name}: answers 503: it drains\n"));
+    }
 }
 
 fn rate(value: Option<&Value>) -> String {
@@ -121,6 +124,7 @@ mod tests {
         let status = json!({
             "applications": {
                 "old\u{1b}": { "failure": "no such folder" },
+                "rest": { "drained": true },
                 "shop": {
                     "processes": { "running": 4, "auto": { "why": "4 workers: 2 cores" } },
                     "requests": { "active": 3, "waiting": 1, "refused": 3 },
@@ -133,9 +137,11 @@ mod tests {
             describe(&status, window.rates().as_ref(), None),
             "application  requests/s  errors/s  median    95 %     99 %  running  queue  refused  processes\n\
              old\\u{1b}             -         -       -       -        -        -      -        -          -\n\
+             rest                  -         -       -       -        -        -      -        -          -\n\
              shop                5.0         0  7.5 ms  9.8 ms  10.0 ms        3      1        3          4\n\
              \n\
              old\\u{1b}: answers 503: no such folder\n\
+             rest: answers 503: it drains\n\
              shop: 4 workers: 2 cores\n\
              shop: not answered by the application since the start: 3 queue\n\
              without an application (files, proxies, redirects): 5.0 requests/s, 0 errors/s\n\

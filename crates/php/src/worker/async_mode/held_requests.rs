@@ -249,7 +249,8 @@ impl HeldRequests {
 
     fn settle(&mut self, number: u32, end_claim: impl FnOnce(Claim<'static>)) {
         let Some(held) = self.table.get_mut(number as usize).and_then(Option::as_deref_mut) else { return };
-        let Some(claim) = held.claim.take() else { return };
+        let Some(mut claim) = held.claim.take() else { return };
+        sapi::with_slow_stack(held.current.began, |stack, after| claim.set_stack(stack, after));
         end_claim(claim);
         log_if_slow(held, self.places.len());
         let (began, is_warm_up) = (held.current.began, held.buffers.is_warm_up());

@@ -14,10 +14,11 @@
 use super::slow_requests::LoopSamples;
 use crate::sapi;
 use crate::worker::callbacks;
+use crate::worker::request::TRACE_PARENT;
 use crate::worker::service::WorkerLimits;
 use howdah_channel::WorkerEnd;
 use howdah_channel::account::{Current, monotonic};
-use howdah_channel::request::{code, texts};
+use howdah_channel::request::{code, custom_text, texts};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
@@ -263,7 +264,8 @@ impl Shared {
         let head = self.end.head_of(used_last.slot, used_last.sequence).unwrap_or_default();
         let names = [code::REQUEST_METHOD, code::REQUEST_URI, code::SCRIPT_FILENAME];
         if let [Some(method), Some(uri), Some(script)] = texts(&head, names) {
-            samples.log(used_last, [method, uri, script], self.held.load(Ordering::SeqCst));
+            let trace = custom_text(&head, TRACE_PARENT).unwrap_or_default();
+            samples.log(used_last, [method, uri, script, trace], self.held.load(Ordering::SeqCst));
         }
     }
 

@@ -27,10 +27,11 @@ pub fn log_if_slow(request: &Held, held: usize) {
         method: php.method,
         uri: php.uri,
         script: php.script_filename,
+        trace_parent: php.trace_parent,
         began: php.began,
         held: held as u32,
     };
-    // SAFETY: the texts of `for_php` are never null here, and live as long as `request`.
+    // SAFETY: the texts of `for_php` are never null here, but for the trace, and live as long as `request`.
     unsafe { sapi::howdah_log_held_end(&raw const logged) };
 }
 
@@ -49,14 +50,15 @@ impl LoopSamples {
         self.due = self.due.map(|due| due * 2).filter(|_| self.taken < self.most);
     }
 
-    /// Logs the sample: the loop is blocked, and the script used this request last. The texts are its method, its target and
-    /// its script. `held`: how many requests the worker holds.
-    pub fn log(&self, used_last: Current, texts: [String; 3], held: u64) {
-        let [method, uri, script] = texts.map(|text| CString::new(text.replace('\0', "")).unwrap_or_default());
+    /// Logs the sample: the loop is blocked, and the script used this request last. The texts are its method, its target,
+    /// its script and its trace. `held`: how many requests the worker holds.
+    pub fn log(&self, used_last: Current, texts: [String; 4], held: u64) {
+        let [method, uri, script, trace] = texts.map(|text| CString::new(text.replace('\0', "")).unwrap_or_default());
         let logged = sapi::HeldRequest {
             method: method.as_ptr(),
             uri: uri.as_ptr(),
             script: script.as_ptr(),
+            trace_parent: trace.as_ptr(),
             began: used_last.began.as_nanos() as u64,
             held: held as u32,
         };

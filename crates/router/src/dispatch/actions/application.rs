@@ -27,8 +27,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 
-/// `Retry-After` of an application that does not start, in seconds.
-const NOT_STARTED_RETRY_AFTER: u32 = 10;
+/// `Retry-After` of an application that drains or does not start, in seconds.
+const WITHOUT_GENERATION_RETRY_AFTER: u32 = 10;
 
 /// The missing scripts that were logged.
 static MISSING_SCRIPTS: LazyLock<OncePerMinute<PathBuf>> = LazyLock::new(OncePerMinute::new);
@@ -47,7 +47,7 @@ pub async fn run(
 ) -> Answer<PhpBody> {
     let application = view.configuration().applications.get(name).and_then(Application::as_php);
     let application = application.ok_or(Failure::NotFound)?;
-    let port = view.ports.get(name).ok_or_else(|| not_started(name))?;
+    let port = view.ports.get(name).ok_or_else(|| without_generation(view, name))?;
     LogContext::set_application(Rc::clone(&port.application));
     let paths = &port.generation.paths;
     let target = paths.target(target).ok_or(Failure::NotFound)?;
@@ -66,14 +66,14 @@ pub async fn run(
 /// The generation of the FastCGI application with this name, and its options; `None` if it is of another type.
 ///
 /// # Errors
-/// 503 if it does not start.
+/// 503 if it drains or does not start.
 pub fn fastcgi_application<'v>(
     view: &'v View,
     name: &str,
 ) -> Option<Result<(&'v Arc<FastCgiGeneration>, &'v FastCgiApplication), Failure>> {
     let application = view.configuration().applications.get(name).and_then(Application::as_fastcgi)?;
     let generation = view.fastcgi_generation(name);
-    let generation = generation.ok_or_else(|| not_started(name));
+    let generation = generation.ok_or_else(|| without_generation(view, name));
     Some(generation.map(|generation| {
         LogContext::set_application(LoggedApplication::new(name.to_owned(), None));
         (generation, application)
@@ -149,11 +149,11 @@ async fn find(files: &ScriptFiles, target: &TargetPaths, subject: &Subject<'_>) 
 /// The processes of the HTTP application with this name; `None` if it is of another type.
 ///
 /// # Errors
-/// 503 if it does not start.
+/// 503 if it drains or does not start.
 pub fn http_target<'v>(view: &'v View, name: &str) -> Option<Result<ProxyTarget<'v>, Failure>> {
     let application = view.configuration().applications.get(name).and_then(Application::as_http)?;
     let generation = view.http_generation(name);
-    let generation = generation.ok_or_else(|| not_started(name));
+    let generation = generation.ok_or_else(|| without_generation(view, name));
     Some(generation.map(|generation| {
         LogContext::set_application(LoggedApplication::new(name.to_owned(), None));
         ProxyTarget::Application(generation, &application.proxy)
@@ -164,25 +164,26 @@ pub fn http_target<'v>(view: &'v View, name: &str) -> Option<Result<ProxyTarget<
 /// type.
 ///
 /// # Errors
-/// 503 if it does not start.
+/// 503 if it drains or does not start.
 pub fn roadrunner_application<'v>(
     view: &'v View,
     name: &str,
 ) -> Option<Result<(&'v Arc<RoadRunnerGeneration>, &'v RoadRunnerApplication), Failure>> {
     let application = view.configuration().applications.get(name).and_then(Application::as_roadrunner)?;
     let generation = view.roadrunner_generation(name);
-    let generation = generation.ok_or_else(|| not_started(name));
+    let generation = generation.ok_or_else(|| without_generation(view, name));
     Some(generation.map(|generation| {
         LogContext::set_application(LoggedApplication::new(name.to_owned(), None));
         (generation, application)
     }))
 }
 
-/// The application does not start. The supervisor tries again to start it.
-fn not_started(name: &str) -> Failure {
+/// The application drains, or it does not start: then the supervisor tries again to start it.
+fn without_generation(view: &View, name: &str) -> Failure {
     LogContext::set_application(LoggedApplication::new(name.to_owned(), None));
-    LogContext::refuse(Cause::NotStarted);
-    Failure::Unavailable { retry_after: NOT_STARTED_RETRY_AFTER }
+    let drains = view.configuration().drained.contains(name);
+    LogContext::refuse(if drains { Cause::Drained } else { Cause::NotStarted });
+    Failure::Unavailable { retry_after: WITHOUT_GENERATION_RETRY_AFTER }
 }
 
 /// The file that would have answered this path: the script that it names, or the index of the folder.

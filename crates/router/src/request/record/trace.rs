@@ -9,6 +9,7 @@ use crate::request::record::numbers::RequestNumbers;
 use howdah_config::Telemetry;
 use howdah_metrics::labels::{CAUSES, METHODS, Method, RESPONDERS};
 use howdah_metrics::layout::Scalar;
+use howdah_protocol::plain_text::beginning;
 use howdah_telemetry::context::{SamplingRatio, TraceParent};
 use howdah_telemetry::frames::{Encoded, MAX_CONTENT_BYTES};
 use howdah_telemetry::messages::{Event, KeyValue, ScopeSpans, Span, SpanKind, Status, StatusCode};
@@ -168,12 +169,12 @@ impl RequestTrace {
         const ROUTE: &str = "howdah.route";
         let mut attributes = self.attributes.borrow_mut();
         attributes.retain(|attribute| attribute.key != ROUTE);
-        attributes.push(KeyValue::text(ROUTE, cut(path, MAX_ROUTE_BYTES)));
+        attributes.push(KeyValue::text(ROUTE, beginning(path, MAX_ROUTE_BYTES)));
     }
 
     /// The application that answers the request.
     pub fn set_application(&self, name: &str) {
-        self.application.replace(Some(cut(name, MAX_NAME_BYTES)));
+        self.application.replace(Some(beginning(name, MAX_NAME_BYTES).to_owned()));
     }
 
     /// The status of the response.
@@ -188,7 +189,7 @@ impl RequestTrace {
 
     /// PHP's stack after this time: the slow log has it, too.
     pub fn set_slow_stack(&self, after: Duration, stack: &str) {
-        self.slow_stack.replace(Some((after, cut(stack, MAX_STACK_BYTES))));
+        self.slow_stack.replace(Some((after, beginning(stack, MAX_STACK_BYTES).to_owned())));
     }
 
     /// The request has ended: its spans are sent.
@@ -322,19 +323,19 @@ impl TracedHead<'_> {
         let mut attributes = vec![
             KeyValue::text("http.request.method", if known == "other" { "_OTHER" } else { known }),
             KeyValue::text("url.scheme", self.scheme),
-            KeyValue::text("url.path", cut(self.path, MAX_TEXT_BYTES)),
-            KeyValue::text("client.address", cut(self.client, MAX_NAME_BYTES)),
+            KeyValue::text("url.path", beginning(self.path, MAX_TEXT_BYTES)),
+            KeyValue::text("client.address", beginning(self.client, MAX_NAME_BYTES)),
             KeyValue::text("network.protocol.version", version),
         ];
         if known == "other" {
-            attributes.push(KeyValue::text("http.request.method_original", cut(self.method, MAX_METHOD_BYTES)));
+            attributes.push(KeyValue::text("http.request.method_original", beginning(self.method, MAX_METHOD_BYTES)));
         }
         if !self.host.is_empty() {
-            attributes.push(KeyValue::text("server.address", cut(self.host, MAX_HOST_BYTES)));
+            attributes.push(KeyValue::text("server.address", beginning(self.host, MAX_HOST_BYTES)));
         }
         attributes.extend(self.port.parse().ok().map(|port| KeyValue::int("server.port", port)));
         let agent = self.headers.get(USER_AGENT);
-        let agent = agent.map(|agent| cut(&String::from_utf8_lossy(agent.as_bytes()), MAX_TEXT_BYTES));
+        let agent = agent.map(|agent| beginning(&String::from_utf8_lossy(agent.as_bytes()), MAX_TEXT_BYTES).to_owned());
         attributes.extend(agent.map(|agent| KeyValue::text("user_agent.original", agent)));
         attributes.extend(self.request_id.map(|id| KeyValue::text("howdah.request_id", id)));
         attributes
@@ -345,12 +346,6 @@ fn trace_state(headers: &HeaderMap) -> String {
     let parts: Vec<_> = headers.get_all(TRACE_STATE).iter().filter_map(|value| value.to_str().ok()).collect();
     let state = parts.join(",");
     if state.len() <= MAX_STATE_BYTES { state } else { String::new() }
-}
-
-/// The beginning of the text, at most this long.
-fn cut(text: &str, most: usize) -> String {
-    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text[..end.unwrap_or(0)].to_owned()
 }
 
 /// One moment on both clocks.
@@ -458,7 +453,7 @@ mod tests {
         assert_eq!(spans[2].start_time_unix_nano - spans[1].start_time_unix_nano, 1_000_000_000);
         assert_eq!(spans[2].end_time_unix_nano - spans[2].start_time_unix_nano, 1_000_000_000);
         let routes: Vec<_> = server.attributes.iter().filter(|attribute| attribute.key == "howdah.route").collect();
-        assert_eq!(routes, [&KeyValue::text("howdah.route", cut(&long, MAX_ROUTE_BYTES))]);
+        assert_eq!(routes, [&KeyValue::text("howdah.route", beginning(&long, MAX_ROUTE_BYTES))]);
         let length = ScopeSpans { scope: None, spans }.encode_to_vec().len();
         assert!(length < MAX_FRAME_BYTES - 100, "{length}");
 

@@ -16,6 +16,7 @@ use howdah_metrics::families::{self as family, Family};
 use howdah_metrics::layout::{Phase, Scalar};
 use howdah_metrics::totals::SumRow;
 use howdah_protocol::messages::exporter::Outcome;
+use howdah_system_log::record::Log;
 use howdah_telemetry::logs;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -25,6 +26,8 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct MetricsMemory {
     started: SystemTime,
     costly: CostlyNumbers,
+    /// How many lines of the supervisor no log daemon gets.
+    own_lines_lost: u64,
     /// How long the last text took.
     last_took: Duration,
 }
@@ -38,8 +41,8 @@ const STATES: [ReportedState; 6] = [
     ReportedState::Ready,
 ];
 
-/// The text. `is_up`: the router has reported its load just now.
-pub fn text(control: &Control, memory: &mut MetricsMemory, format: Format, is_up: bool) -> String {
+/// The exposition. `is_up`: the router has reported its load just now.
+pub fn text(control: &Control, memory: &mut MetricsMemory, format: Format, is_up: bool) -> Vec<u8> {
     let began = Instant::now();
     memory.costly.update(control, began);
     let mut out = Exposition::new(format);
@@ -50,6 +53,7 @@ pub fn text(control: &Control, memory: &mut MetricsMemory, format: Format, is_up
     add_applications(&mut out, control, memory);
     add_upstreams(&mut out, control);
     add_telemetry(&mut out, control);
+    add_lost_lines(&mut out, control, memory);
     memory.costly.add_processes(&mut out);
     gauge(&mut out, &family::SCRAPE_TIME, memory.last_took.as_secs_f64());
     memory.last_took = began.elapsed();
@@ -60,7 +64,12 @@ pub fn text(control: &Control, memory: &mut MetricsMemory, format: Format, is_up
 
 impl Default for MetricsMemory {
     fn default() -> MetricsMemory {
-        MetricsMemory { started: SystemTime::now(), costly: CostlyNumbers::default(), last_took: Duration::ZERO }
+        MetricsMemory {
+            started: SystemTime::now(),
+            costly: CostlyNumbers::default(),
+            own_lines_lost: 0,
+            last_took: Duration::ZERO,
+        }
     }
 }
 
@@ -149,23 +158,23 @@ fn add_load(out: &mut Exposition, control: &Control) {
 
 fn add_connections(out: &mut Exposition, control: &Control) {
     let router = &control.runtime.router;
-    let (sums, load) = (router.totals().read(), router.load());
+    let (totals, load) = (router.totals(), router.load());
     for (family, scalar) in
         [(&family::CONNECTIONS_ACCEPTED, Scalar::Accepted), (&family::CONNECTIONS_CLOSED, Scalar::Closed)]
     {
         out.family(family);
-        out.sample(&[], sums.scalar(scalar));
+        out.sample(&[], totals.scalar(scalar));
     }
     let open = load.connections_accepted.saturating_sub(load.connections_closed);
     out.family(&family::CONNECTIONS);
     out.sample(&[("state", "active")], load.connections_active);
     out.sample(&[("state", "idle")], open.saturating_sub(load.connections_active));
     out.family(&family::TLS_HANDSHAKES);
-    out.sample(&[("version", "TLSv1.2")], sums.scalar(Scalar::Tls12));
-    out.sample(&[("version", "TLSv1.3")], sums.scalar(Scalar::Tls13));
+    out.sample(&[("version", "TLSv1.2")], totals.scalar(Scalar::Tls12));
+    out.sample(&[("version", "TLSv1.3")], totals.scalar(Scalar::Tls13));
     for (family, scalar) in [(&family::TLS_RESUMED, Scalar::TlsResumed), (&family::TLS_FAILURES, Scalar::TlsFailed)] {
         out.family(family);
-        out.sample(&[], sums.scalar(scalar));
+        out.sample(&[], totals.scalar(scalar));
     }
     out.family(&family::CERTIFICATE_EXPIRY);
     for (name, expires_at) in control.runtime.certificates.expiries() {
@@ -177,7 +186,12 @@ fn add_applications(out: &mut Exposition, control: &Control, memory: &MetricsMem
     let served = control.served();
     out.family(&family::APPLICATION_UP);
     served.generations.keys().for_each(|name| out.sample(&[("application", name)], 1));
-    served.failures.keys().for_each(|name| out.sample(&[("application", name)], 0));
+    let drained = &served.configuration.drained;
+    served.failures.keys().chain(drained).for_each(|name| out.sample(&[("application", name)], 0));
+    out.family(&family::APPLICATION_DRAINED);
+    for name in served.configuration.applications.keys() {
+        out.sample(&[("application", name)], u8::from(drained.contains(name)));
+    }
     let mut states = BTreeMap::<(&str, Option<&str>), [u64; STATES.len()]>::new();
     let mut wanted = BTreeMap::<(&str, Option<&str>), usize>::new();
     for generation in control.runtime.generations.iter() {
@@ -278,8 +292,8 @@ fn add_upstreams(out: &mut Exposition, control: &Control) {
 
 /// Only with `settings/telemetry`, or if there was any.
 fn add_telemetry(out: &mut Exposition, control: &Control) {
-    let (sums, tally) = (control.runtime.router.totals().read(), control.runtime.exporter.tally());
-    let recorded = sums.scalar(Scalar::Spans);
+    let (totals, tally) = (control.runtime.router.totals(), control.runtime.exporter.tally());
+    let recorded = totals.scalar(Scalar::Spans);
     if recorded == 0 && control.served().configuration.settings.telemetry.is_none() {
         return;
     }
@@ -291,12 +305,20 @@ fn add_telemetry(out: &mut Exposition, control: &Control) {
             out.sample(&[("outcome", outcome)], number);
         }
     };
-    outcomes(&family::SPANS, tally.spans, sums.scalar(Scalar::SpansLost));
+    outcomes(&family::SPANS, tally.spans, totals.scalar(Scalar::SpansLost));
     // The lines of routers, and of the supervisor.
     let (own, own_lost) = logs::counts();
-    outcomes(&family::LOG_RECORDS, tally.logs, sums.scalar(Scalar::LogRecordsLost) + own_lost);
+    outcomes(&family::LOG_RECORDS, tally.logs, totals.scalar(Scalar::LogRecordsLost) + own_lost);
     out.family(&family::LOG_RECORDS_RECORDED);
-    out.sample(&[], sums.scalar(Scalar::LogRecords) + own);
+    out.sample(&[], totals.scalar(Scalar::LogRecords) + own);
+}
+
+fn add_lost_lines(out: &mut Exposition, control: &Control, memory: &mut MetricsMemory) {
+    let totals = control.runtime.router.totals();
+    memory.own_lines_lost += Log::Error.take_lost();
+    out.family(&family::SYSTEM_LOG_LOST);
+    out.sample(&[("log", Log::Access.id())], totals.scalar(Scalar::AccessLinesLost));
+    out.sample(&[("log", Log::Error.id())], totals.scalar(Scalar::OwnLinesLost) + memory.own_lines_lost);
 }
 
 fn gauge(out: &mut Exposition, family: &'static Family, value: f64) {

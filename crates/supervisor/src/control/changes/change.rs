@@ -266,7 +266,8 @@ impl Change {
             }
         }
         let is_new = |name: &str| plans.iter().any(|plan| plan.name() == name) || self.next.failures.contains_key(name);
-        let kept = configuration.applications.keys().filter(|name| !is_new(name));
+        let kept = configuration.applications.keys();
+        let kept = kept.filter(|name| !is_new(name) && !configuration.drained.contains(*name));
         let kept = kept.filter_map(|name| Some((name.clone(), *active.generations.get(name)?)));
         let mut generations: BTreeMap<String, u64> = kept.collect();
         for plan in plans {

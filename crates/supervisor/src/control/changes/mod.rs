@@ -155,7 +155,10 @@ impl Changes {
                 && active.generations.contains_key(name)
                 && !restart.contains(&name)
         };
-        let new = configuration.applications.iter().filter(|(name, application)| !is_kept(name, application));
+        // A check looks whether it could get requests again.
+        let is_drained = |name: &str| configuration.drained.contains(name) && !matches!(origin, Origin::Check);
+        let new = configuration.applications.iter();
+        let new = new.filter(|(name, application)| !is_drained(name) && !is_kept(name, application));
         let new: Vec<_> = new.map(|(name, application)| (name.clone(), application.clone())).collect();
         let strictness = if origin.is_stored() { Strictness::Lenient } else { Strictness::Strict };
         // An application that did not start before does not prevent changes of others.

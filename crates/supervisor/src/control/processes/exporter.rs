@@ -230,9 +230,8 @@ impl ExporterHandle {
     pub fn on_message(&mut self, message: Option<FromExporter>) {
         let Some(process) = &mut self.process else { return };
         match message {
-            Some(FromExporter::Scrape { id, is_openmetrics }) if self.scrapes.len() < MAX_SCRAPES => {
+            Some(FromExporter::Scrape { id, format }) if self.scrapes.len() < MAX_SCRAPES => {
                 process.has_served = true;
-                let format = if is_openmetrics { Format::OpenMetrics } else { Format::Prometheus };
                 self.scrapes.push(Scrape { pid: process.pid, id, format });
             }
             Some(FromExporter::Exported { spans, logs }) => {

@@ -14,6 +14,7 @@ use std::time::Duration;
 pub(crate) const OPTIONS: Options = Options {
     known: &[
         "type",
+        "drain",
         "command",
         "address",
         "processes",

@@ -5,13 +5,13 @@
 //! - [`recordings`]: stacks, profiles, leaks
 //! - [`configuration`]: read, check, apply
 //! - [`application`]: workers, slow requests, restart
-//! - [`upstream`]: drains a server
+//! - [`drain`]: drains a server or an application
 //!
 //! All text is JSON strings: the page shows it as text.
 
 pub mod application;
 pub mod configuration;
+pub mod drain;
 pub mod howdah;
 pub mod now;
 pub mod recordings;
-pub mod upstream;

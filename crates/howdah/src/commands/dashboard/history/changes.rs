@@ -2,6 +2,7 @@
 
 use crate::commands::dashboard::history::record::Change;
 use howdah_config::DocumentPath;
+use howdah_supervisor::plain_text::beginning;
 use serde_json::Value;
 
 /// How many changes are kept.
@@ -47,8 +48,7 @@ fn compare<'v>(path: &mut Vec<String>, before: Option<&'v Value>, after: Option<
 fn shown(value: &Value) -> String {
     let mut text = value.to_string();
     if text.len() > MAX_VALUE {
-        let end = (0..=MAX_VALUE).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-        text.truncate(end);
+        text.truncate(beginning(&text, MAX_VALUE).len());
         text.push('…');
     }
     text

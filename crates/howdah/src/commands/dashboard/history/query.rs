@@ -1,8 +1,8 @@
 //! The records of a time become the points of a chart: equal intervals, each with the mean of its samples.
 
-use crate::commands::dashboard::history::record::{Answers, Numbers, Sample};
+use crate::commands::dashboard::history::record::{Numbers, Sample};
 use crate::commands::dashboard::history::store::{MAX_SECONDS, Store};
-use crate::control_client::traffic::{BUCKETS, percentile};
+use crate::control_client::traffic::{Traffic, percentile};
 use serde_json::{Map, Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,22 +38,14 @@ struct Point {
     with_work: f64,
     /// The seconds of the samples that have answers.
     with_answers: f64,
-    answers: Sum,
-}
-
-/// A sum of answers.
-#[derive(Clone, Debug, Default)]
-struct Sum {
-    errors: u64,
-    times: [u64; BUCKETS],
-    refused: BTreeMap<String, u64>,
+    answers: Traffic,
 }
 
 /// An application in the time of a query.
 #[derive(Clone, Debug, Default)]
 struct Listed {
     finished: f64,
-    answers: Sum,
+    answers: Traffic,
 }
 
 const DEFAULT_SECONDS: u64 = 3600;
@@ -96,7 +88,7 @@ impl Query {
         let count = usize::try_from(now / step - first + 1).unwrap_or_default();
         let mut points = vec![Point::default(); count];
         let mut listed: BTreeMap<&str, Listed> = BTreeMap::new();
-        let mut routes: BTreeMap<(&str, &str), Sum> = BTreeMap::new();
+        let mut routes: BTreeMap<(&str, &str), Traffic> = BTreeMap::new();
         for sample in store.samples(first * step) {
             let index = usize::try_from((sample.time.saturating_sub(1)) / step - first).unwrap_or(usize::MAX);
             let Some(point) = points.get_mut(index) else { continue };
@@ -105,10 +97,10 @@ impl Query {
                 let listed = listed.entry(name).or_default();
                 listed.finished +=
                     numbers.work.map_or(0.0, |work| f64::from(work.finished) * f64::from(sample.seconds));
-                numbers.answers.iter().for_each(|answers| listed.answers.add(answers));
+                numbers.answers.iter().for_each(|answers| listed.answers.add(&answers.traffic()));
             }
             for route in sample.routes.iter().filter(|route| self.is_of(&route.application)) {
-                routes.entry((&route.application, &route.route)).or_default().add(&route.answers);
+                routes.entry((&route.application, &route.route)).or_default().add(&route.answers.traffic());
             }
         }
         let of = |value: fn(&Point) -> f64, weight: fn(&Point) -> f64| -> Vec<Option<f64>> {
@@ -123,7 +115,7 @@ impl Query {
         listed.sort_by(|(_, one), (_, other)| other.rank().total_cmp(&one.rank()));
         listed.truncate(MAX_LISTED);
         let mut routes: Vec<_> = routes.into_iter().collect();
-        routes.sort_by_key(|(_, sum)| Reverse(sum.count()));
+        routes.sort_by_key(|(_, sum)| Reverse(sum.requests));
         routes.truncate(MAX_ROUTES);
         let causes: BTreeSet<&String> = points.iter().flat_map(|point| point.answers.refused.keys()).collect();
         let refused_by: Map<String, Value> =
@@ -143,7 +135,7 @@ impl Query {
                 "processes": of(|point| point.processes, covered),
                 // Little's law: the mean number of requests is their rate multiplied with their mean time.
                 "seconds": of(|point| point.active, |point| if point.with_work > 0.0 { point.finished } else { 0.0 }),
-                "answered": of(|point| point.answers.count() as f64, |point| point.with_answers),
+                "answered": of(|point| point.answers.requests as f64, |point| point.with_answers),
                 "errors": of(|point| point.answers.errors as f64, |point| point.with_answers),
                 "p50": points.iter().map(|point| percentile(&point.answers.times, 0.5)).collect::<Vec<_>>(),
                 "p95": points.iter().map(|point| percentile(&point.answers.times, 0.95)).collect::<Vec<_>>(),
@@ -153,13 +145,13 @@ impl Query {
             },
             "refused_by": refused_by,
             "applications": listed.iter().map(|(name, listed)| {
-                let mut value = listed.answers.json();
+                let mut value = json_of(&listed.answers);
                 value["name"] = json!(name);
                 value["finished"] = json!(rounded(listed.finished));
                 value
             }).collect::<Vec<_>>(),
             "routes": routes.iter().map(|((application, route), sum)| {
-                let mut value = sum.json();
+                let mut value = json_of(sum);
                 value["application"] = json!(application);
                 value["route"] = json!(route);
                 value
@@ -178,41 +170,23 @@ fn refused(points: &[Point], cause: &str) -> Value {
     points.iter().map(of).collect()
 }
 
+fn json_of(answers: &Traffic) -> Value {
+    json!({
+        "answered": answers.requests,
+        "errors": answers.errors,
+        "refused": answers.refused,
+        "p50": percentile(&answers.times, 0.5),
+        "p95": percentile(&answers.times, 0.95),
+        "p99": percentile(&answers.times, 0.99),
+    })
+}
+
 // === impl Listed ===
 
 impl Listed {
     /// The busiest comes first. A howdah without metrics counts what PHP has finished.
     fn rank(&self) -> f64 {
-        self.finished.max(self.answers.count() as f64)
-    }
-}
-
-// === impl Sum ===
-
-impl Sum {
-    fn add(&mut self, answers: &Answers) {
-        self.errors += u64::from(answers.errors);
-        for (sum, count) in self.times.iter_mut().zip(&answers.times) {
-            *sum += u64::from(*count);
-        }
-        for (cause, count) in &answers.refused {
-            *self.refused.entry(cause.clone()).or_default() += u64::from(*count);
-        }
-    }
-
-    fn count(&self) -> u64 {
-        self.times.iter().sum()
-    }
-
-    fn json(&self) -> Value {
-        json!({
-            "answered": self.count(),
-            "errors": self.errors,
-            "refused": self.refused,
-            "p50": percentile(&self.times, 0.5),
-            "p95": percentile(&self.times, 0.95),
-            "p99": percentile(&self.times, 0.99),
-        })
+        self.finished.max(self.answers.requests as f64)
     }
 }
 
@@ -233,7 +207,7 @@ impl Point {
             // A route that had no answer is not in the sample.
             has_answers = sample.applications.values().any(|numbers| numbers.answers.is_some());
             for route in sample.routes.iter().filter(|one| query.is_of(&one.application) && one.route == *wanted) {
-                self.answers.add(&route.answers);
+                self.answers.add(&route.answers.traffic());
             }
         }
         let chosen = |(name, _): &(&String, &Numbers)| query.is_of(name);
@@ -244,7 +218,7 @@ impl Point {
             self.refused += f64::from(numbers.refused);
             if let Some(answers) = numbers.answers.as_ref().filter(|_| query.route.is_none()) {
                 has_answers = true;
-                self.answers.add(answers);
+                self.answers.add(&answers.traffic());
             }
             if let Some(work) = numbers.work {
                 has_work = true;
@@ -270,7 +244,7 @@ fn rounded(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::dashboard::history::record::{Mark, MarkKind, Record, RouteAnswers, Work};
+    use crate::commands::dashboard::history::record::{Answers, Mark, MarkKind, Record, RouteAnswers, Work};
     use crate::commands::dashboard::history::store::MAX_BYTES;
 
     fn store() -> Store {

@@ -1,5 +1,6 @@
 //! The records. A record is one line of JSON with short names: there are thousands.
 
+use crate::control_client::traffic::Traffic;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -152,6 +153,32 @@ pub struct Change {
     pub before: Option<String>,
     /// The value after.
     pub after: Option<String>,
+}
+
+// === impl Answers ===
+
+impl Answers {
+    /// The answers of this traffic.
+    pub fn of(traffic: &Traffic) -> Answers {
+        let short = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        let mut times: Vec<u32> = traffic.times.iter().map(|count| short(*count)).collect();
+        while times.last() == Some(&0) {
+            times.pop();
+        }
+        let refused = traffic.refused.iter().map(|(cause, count)| (cause.clone(), short(*count))).collect();
+        Answers { errors: short(traffic.errors), times, refused }
+    }
+
+    /// The traffic that they are. A bucket that this version does not know is left out.
+    pub fn traffic(&self) -> Traffic {
+        let mut traffic = Traffic { errors: self.errors.into(), ..Traffic::default() };
+        for (sum, count) in traffic.times.iter_mut().zip(&self.times) {
+            *sum = u64::from(*count);
+        }
+        traffic.requests = traffic.times.iter().sum();
+        traffic.refused = self.refused.iter().map(|(cause, count)| (cause.clone(), u64::from(*count))).collect();
+        traffic
+    }
 }
 
 fn is_zero(number: &u32) -> bool {

@@ -13,7 +13,7 @@ pub fn add(sample: &mut Sample, rows: &BTreeMap<Row, Traffic>) {
     for (name, traffic) in by_application(rows) {
         // Requests that no application has answered have the empty name.
         if name.is_empty() || sample.applications.contains_key(&name) {
-            sample.applications.entry(name).or_default().answers = Some(answers(&traffic));
+            sample.applications.entry(name).or_default().answers = Some(Answers::of(&traffic));
         }
     }
     let mut busiest: Vec<_> = rows.iter().filter(|(_, traffic)| !traffic.is_nothing()).collect();
@@ -24,19 +24,9 @@ pub fn add(sample: &mut Sample, rows: &BTreeMap<Row, Traffic>) {
         .map(|(row, traffic)| RouteAnswers {
             application: row.application.clone(),
             route: row.route.clone(),
-            answers: answers(traffic),
+            answers: Answers::of(traffic),
         })
         .collect();
-}
-
-fn answers(traffic: &Traffic) -> Answers {
-    let short = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-    let mut times: Vec<u32> = traffic.times.iter().map(|count| short(*count)).collect();
-    while times.last() == Some(&0) {
-        times.pop();
-    }
-    let refused = traffic.refused.iter().map(|(cause, count)| (cause.clone(), short(*count))).collect();
-    Answers { errors: short(traffic.errors), times, refused }
 }
 
 #[cfg(test)]

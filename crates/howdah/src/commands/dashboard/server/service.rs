@@ -5,7 +5,7 @@ use crate::commands::dashboard::access::sessions::{COOKIE_NAME, Sessions};
 use crate::commands::dashboard::answer::Answer;
 use crate::commands::dashboard::calls::howdah::Howdah;
 use crate::commands::dashboard::calls::now::Now;
-use crate::commands::dashboard::calls::{application, configuration, recordings, upstream};
+use crate::commands::dashboard::calls::{application, configuration, drain, recordings};
 use crate::commands::dashboard::history::poller::seconds;
 use crate::commands::dashboard::history::query::Query;
 use crate::commands::dashboard::history::store::{MAX_SECONDS, Store};
@@ -115,7 +115,7 @@ impl Service {
             Call::ApplyConfiguration => configuration::apply(howdah, body).await,
             Call::Schema => Ok(Answer::file("application/json", howdah_config::SCHEMA.as_bytes())),
             Call::Certificates => configuration::certificates(howdah).await,
-            Call::Drain => upstream::drain(howdah, body).await,
+            Call::Drain => drain::drain(howdah, body).await,
         }
     }
 
