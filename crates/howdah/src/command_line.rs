@@ -48,7 +48,7 @@ enum Command {
     Dashboard(DashboardOptions),
     /// Restart an application without losing a request.
     Restart(RestartOptions),
-    /// Take a server of an upstream out of use without losing a request, and wait until it has none.
+    /// Take an application, or a server of an upstream, out of use without losing a request, and wait until it has none.
     Drain(DrainOptions),
     /// Upload, delete and list certificates.
     Certificate(CertificateCommand),
