@@ -75,7 +75,8 @@ def test_running_and_waiting_requests_finish_and_others_are_answered_503(site):
             up, drained = "howdah_application_up", "howdah_application_drained"
             assert [found.values(name, application="shop") for name in (up, drained)] == [[0], [1]]
             assert [found.values(name, application="blog") for name in (up, drained)] == [[1], [0]]
-            assert "shop: answers 503: it drains" in howdah("top", "--once", "--control", f"unix:{server.control}").stdout
+            for command in (["top", "--once"], ["status"]):
+                assert "shop: answers 503: it drains" in howdah(*command, "--control", f"unix:{server.control}").stdout
             refused = server.api("POST", "/control/applications/shop/restart")
             assert refused.status == 409 and "drains" in refused.json()["detail"]
             assert drain(server, "shop", "--end").stdout == 'The application "shop" gets requests again.\n'

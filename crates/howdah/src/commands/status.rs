@@ -1,6 +1,6 @@
 //! `howdah status`: connections, requests, applications and upstreams of a running howdah, as a table.
 
-use crate::control_client::{ApiOptions, ControlApi};
+use crate::control_client::{ApiOptions, ControlApi, reason_of_503};
 use crate::terminal::output;
 use crate::terminal::plain::plain;
 use crate::terminal::table::table;
@@ -142,8 +142,8 @@ fn describe_applications(applications: &Map<String, Value>) -> String {
         }
     }
     for (name, application) in applications {
-        if let Some(failure) = application.get("failure").and_then(Value::as_str) {
-            reasons.push_str(&format!("{}: answers 503: {}\n", plain(name), plain(failure)));
+        if let Some(reason) = reason_of_503(application) {
+            reasons.push_str(&format!("{}: answers 503: {reason}\n", plain(name)));
         }
     }
     with_reasons(table(&rows, &[0]), &reasons)
@@ -208,6 +208,7 @@ mod tests {
                     "requests": { "active": 4, "waiting": 1, "refused": 7 },
                 },
                 "old": { "processes": {}, "failure": "no such folder" },
+                "rest": { "processes": {}, "drained": true },
                 "wp": { "processes": { "running": 2, "starting": 0 } },
             },
             "upstreams": {
@@ -231,10 +232,12 @@ mod tests {
              application  running  starting  idle  requests  waiting  refused\n\
              a long name       14         0    10         4        1        7\n\
              old                -         -     -         -        -        -\n\
+             rest               -         -     -         -        -        -\n\
              wp                 2         0     -         -        -        -\n\
              \n\
              a long name: 14 workers: 2 cores\n\
              old: answers 503: no such folder\n\
+             rest: answers 503: it drains\n\
              \n\
              upstream  server             state      requests\n\
              api       10.0.0.5:80        up               12\n\

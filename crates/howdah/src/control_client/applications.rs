@@ -1,6 +1,7 @@
 //! The applications of a running howdah.
 
 use crate::control_client::connection::ControlApi;
+use crate::terminal::plain::plain;
 use serde_json::{Map, Value};
 
 /// The names of all applications.
@@ -15,4 +16,12 @@ pub fn application_names(api: &ControlApi) -> Result<Vec<String>, String> {
         return Err("there are no applications".to_owned());
     }
     Ok(names)
+}
+
+/// Why all requests of an application in the status are answered 503; `None` if they are not.
+pub fn reason_of_503(application: &Value) -> Option<String> {
+    if application.get("drained").and_then(Value::as_bool) == Some(true) {
+        return Some("it drains".to_owned());
+    }
+    application.get("failure").and_then(Value::as_str).map(plain)
 }

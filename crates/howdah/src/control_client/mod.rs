@@ -14,7 +14,7 @@ mod path;
 mod response;
 pub mod traffic;
 
-pub use applications::application_names;
+pub use applications::{application_names, reason_of_503};
 pub use connection::{ApiOptions, ControlApi};
 pub use path::{config_url, name_segment, parse_config_path};
 pub use response::ApiResponse;

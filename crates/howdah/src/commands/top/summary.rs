@@ -1,6 +1,7 @@
 //! The numbers above the workers: the same as on the first page of `howdah dashboard`.
 
 use crate::commands::status::describe_upstreams;
+use crate::control_client::reason_of_503;
 use crate::control_client::traffic::Rates;
 use crate::terminal::plain::plain;
 use crate::terminal::table::table;
@@ -64,7 +65,7 @@ fn row(name: &str, value: &Value, rates: Option<&Value>) -> [String; COLUMNS.len
     ]
 }
 
-/// Why the pool has its size, why requests were refused, why the application does not start.
+/// Why the pool has its size, why requests were refused, why the application answers 503.
 fn note(name: &str, value: &Value, rates: Option<&Value>, notes: &mut String) {
     let name = plain(name);
     if let Some(why) = value.pointer("/processes/auto/why").and_then(Value::as_str) {
@@ -76,11 +77,8 @@ fn note(name: &str, value: &Value, rates: Option<&Value>, notes: &mut String) {
     if !causes.is_empty() {
         notes.push_str(&format!("{name}: not answered by the application since the start: {}\n", causes.join(", ")));
     }
-    if let Some(failure) = value.get("failure").and_then(Value::as_str) {
-        notes.push_str(&format!("{name}: answers 503: {}\n", plain(failure)));
-    }
-    if value.get("drained") == Some(&Value::Bool(true)) {
-        notes.push_str(&format!("{name}: answers 503: it drains\n"));
+    if let Some(reason) = reason_of_503(value) {
+        notes.push_str(&format!("{name}: answers 503: {reason}\n"));
     }
 }
 
