@@ -21,7 +21,7 @@ EVERYTHING = {
             "pass": "applications/shop/index",
             "backlog": 511,
             "http2": True,
-            "http3": True,
+            "http3": {"early_data": True},
             "forwarded": {
                 "client_ip": "X-Forwarded-For",
                 "protocol": "X-Forwarded-Proto",

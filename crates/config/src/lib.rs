@@ -74,6 +74,7 @@ pub use error::{Error, Location};
 pub use listener::Listener;
 pub use listener::fastcgi::FastCgiListener;
 pub use listener::forwarded::Forwarded;
+pub use listener::http3::Http3;
 pub use listener::redirect::HttpsRedirect;
 pub use listener::unix_socket::UnixSocketAccess;
 pub use matching::address_pattern::AddressPatterns;

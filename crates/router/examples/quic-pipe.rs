@@ -1,6 +1,6 @@
 //! The QUIC client of the tests: a connection whose streams a test reads and writes as bytes. The test has its own HTTP/3.
 //!
-//! `quic-pipe ADDRESS:PORT NAME [ALPN [CA.pem]]`. Commands come as lines of JSON, and so do events. Certificates are checked
+//! `quic-pipe JSON`, with [`Options`]. Commands come as lines of JSON, and so do events. Certificates are checked
 //! only against a CA that is given. At the end of its input it closes the connection.
 
 #![forbid(unsafe_code)]
@@ -11,18 +11,43 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::ring::default_provider;
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::error::Error;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
+
+/// How the client connects.
+#[derive(Deserialize)]
+struct Options {
+    address: SocketAddr,
+    /// The server's name.
+    name: String,
+    alpn: String,
+    ca: Option<String>,
+    /// A file with the client's certificate and its key.
+    certificate: Option<String>,
+    /// How many bytes of all responses together may wait here.
+    window: Option<u32>,
+    /// Whether it sends requests with its first packets when it comes again (0-RTT).
+    early: bool,
+}
+
+/// A request with the first packets of a connection.
+#[derive(Deserialize)]
+struct EarlyRequest {
+    stream: u64,
+    is_request: bool,
+    data: String,
+    ends: bool,
+}
 
 /// An order of the test.
 #[derive(Deserialize)]
@@ -36,8 +61,14 @@ enum Command {
     Reset { stream: u64, code: u32 },
     /// Cancels the server's direction.
     Stop { stream: u64, code: u32 },
+    /// Reads this number of bytes of a stream that nothing reads otherwise.
+    Take { stream: u64, bytes: u64 },
     /// Goes on with another address.
     Move,
+    /// Closes the connection, and connects again. These requests are sent at once.
+    Again { requests: Vec<EarlyRequest> },
+    /// Begins this number of other handshakes.
+    Shake { count: u32 },
     /// Closes the connection.
     Close { code: u32 },
 }
@@ -52,10 +83,21 @@ enum Part {
 struct Streams {
     sending: HashMap<u64, mpsc::UnboundedSender<Part>>,
     stopping: HashMap<u64, mpsc::UnboundedSender<u32>>,
+    taking: HashMap<u64, mpsc::UnboundedSender<u64>>,
+}
+
+/// The client, with its connection at the time.
+struct Client {
+    options: Options,
+    endpoint: Endpoint,
+    connection: Connection,
+    streams: Streams,
 }
 
 #[derive(Debug)]
 struct AcceptsAll(CryptoProvider);
+
+const LAST_PACKETS: Duration = Duration::from_secs(1);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -63,15 +105,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [address, name, more @ ..] = &arguments[..] else {
-        return Err("quic-pipe ADDRESS:PORT NAME [ALPN [CA]]".into());
-    };
-    let address: SocketAddr = address.parse()?;
-    let mut endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into())?;
-    let alpn = more.first().map_or("h3", String::as_str);
-    endpoint.set_default_client_config(config(alpn, more.get(1).map(String::as_str))?);
-    let connection = match endpoint.connect(address, name)?.await {
+    let options = std::env::args().nth(1).ok_or("quic-pipe OPTIONS, in JSON")?;
+    let options: Options = serde_json::from_str(&options)?;
+    let mut endpoint = Endpoint::client(any_port(&options))?;
+    endpoint.set_default_client_config(config(&options)?);
+    let connection = match endpoint.connect(options.address, &options.name)?.await {
         Ok(connection) => connection,
         Err(error) => {
             event(&json!({"event": "closed", "reason": error.to_string()}));
@@ -79,6 +117,38 @@ async fn run() -> Result<(), Box<dyn Error>> {
         }
     };
     event(&json!({"event": "connected"}));
+    let mut closed = spawn_local(watch(connection.clone()));
+    let mut client = Client { options, endpoint, connection, streams: Streams::default() };
+    let (sender, mut lines) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        std::io::stdin().lines().map_while(Result::ok).try_for_each(|line| sender.send(line)).ok();
+    });
+    while let Some(line) = lines.recv().await {
+        match serde_json::from_str(&line)? {
+            Command::Again { requests } => {
+                client.connection.close(VarInt::from_u32(0x100), b"");
+                closed.abort();
+                closed = client.again(requests).await?;
+            }
+            command => client.obey(command).await?,
+        }
+    }
+    client.endpoint.close(VarInt::from_u32(0x100), b"");
+    let _ = closed.await;
+    // A server that does not answer is not waited for.
+    let _ = tokio::time::timeout(LAST_PACKETS, client.endpoint.wait_idle()).await;
+    Ok(())
+}
+
+fn any_port(options: &Options) -> SocketAddr {
+    match options.address {
+        SocketAddr::V4(_) => (Ipv4Addr::LOCALHOST, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::LOCALHOST, 0).into(),
+    }
+}
+
+/// Reports what the server does without being asked, to the end of the connection.
+async fn watch(connection: Connection) {
     let accepting = connection.clone();
     spawn_local(async move {
         while let Ok(stream) = accepting.accept_uni().await {
@@ -86,80 +156,108 @@ async fn run() -> Result<(), Box<dyn Error>> {
             spawn_local(receive(stream, id, None));
         }
     });
-    let closing = connection.clone();
-    let closed = spawn_local(async move {
-        let error = closing.closed().await;
-        let code = match &error {
-            quinn::ConnectionError::ApplicationClosed(close) => Some(close.error_code.into_inner()),
-            _ => None,
-        };
-        event(&json!({"event": "closed", "reason": error.to_string(), "code": code}));
-    });
-    let mut streams = Streams::default();
-    let (sender, mut lines) = mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        std::io::stdin().lines().map_while(Result::ok).try_for_each(|line| sender.send(line)).ok();
-    });
-    while let Some(line) = lines.recv().await {
-        obey(serde_json::from_str(&line)?, &connection, &endpoint, &mut streams).await?;
-    }
-    connection.close(VarInt::from_u32(0x100), b"");
-    let _ = closed.await;
-    endpoint.wait_idle().await;
-    Ok(())
+    let error = connection.closed().await;
+    let code = match &error {
+        quinn::ConnectionError::ApplicationClosed(close) => Some(close.error_code.into_inner()),
+        _ => None,
+    };
+    event(&json!({"event": "closed", "reason": error.to_string(), "code": code}));
 }
 
-async fn obey(
-    command: Command,
-    connection: &Connection,
-    endpoint: &Endpoint,
-    streams: &mut Streams,
-) -> Result<(), Box<dyn Error>> {
-    match command {
-        Command::Open { stream, is_request, reads } => {
-            let send = if is_request {
-                let (send, receiving) = match connection.open_bi().await {
-                    Ok(both) => both,
-                    Err(_) => return Ok(()),
-                };
-                let (stop, stopped) = mpsc::unbounded_channel();
-                streams.stopping.insert(stream, stop);
-                if reads {
-                    spawn_local(receive(receiving, json!(stream), Some(stopped)));
-                } else {
-                    // It is kept, and its window is never opened again.
-                    spawn_local(keep(receiving, stopped));
-                }
-                send
-            } else {
-                match connection.open_uni().await {
-                    Ok(send) => send,
-                    Err(_) => return Ok(()),
-                }
-            };
-            let (sender, parts) = mpsc::unbounded_channel();
-            streams.sending.insert(stream, sender);
-            spawn_local(transmit(send, stream, parts));
-        }
-        Command::Send { stream, data, ends } => {
-            if let Some(sender) = streams.sending.get(&stream) {
-                let _ = sender.send(Part::Send(bytes(&data)?, ends));
+// === impl Client ===
+
+impl Client {
+    /// Connects again.
+    async fn again(&mut self, requests: Vec<EarlyRequest>) -> Result<JoinHandle<()>, Box<dyn Error>> {
+        self.streams = Streams::default();
+        let mut shaken = None;
+        self.connection = match self.endpoint.connect(self.options.address, &self.options.name)?.into_0rtt() {
+            Ok((connection, accepted)) => {
+                shaken = Some(accepted);
+                connection
             }
+            Err(connecting) => connecting.await?,
+        };
+        event(&json!({"event": "connected", "early": shaken.is_some()}));
+        for EarlyRequest { stream, is_request, data, ends } in requests {
+            self.obey(Command::Open { stream, is_request, reads: true }).await?;
+            self.obey(Command::Send { stream, data, ends }).await?;
         }
-        Command::Reset { stream, code } => {
-            if let Some(sender) = streams.sending.get(&stream) {
-                let _ = sender.send(Part::Reset(code));
-            }
+        if let Some(shaken) = shaken {
+            spawn_local(async move {
+                let accepted = shaken.await;
+                event(&json!({"event": "shaken", "accepted": accepted}));
+            });
         }
-        Command::Stop { stream, code } => {
-            if let Some(stop) = streams.stopping.get(&stream) {
-                let _ = stop.send(code);
-            }
-        }
-        Command::Move => endpoint.rebind(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?)?,
-        Command::Close { code } => connection.close(VarInt::from_u32(code), b""),
+        Ok(spawn_local(watch(self.connection.clone())))
     }
-    Ok(())
+
+    async fn obey(&mut self, command: Command) -> Result<(), Box<dyn Error>> {
+        let Client { connection, endpoint, streams, options } = self;
+        match command {
+            Command::Open { stream, is_request, reads } => {
+                let send = if is_request {
+                    let (send, receiving) = match connection.open_bi().await {
+                        Ok(both) => both,
+                        Err(_) => return Ok(()),
+                    };
+                    let (stop, stopped) = mpsc::unbounded_channel();
+                    streams.stopping.insert(stream, stop);
+                    if reads {
+                        spawn_local(receive(receiving, json!(stream), Some(stopped)));
+                    } else {
+                        // Its window is opened again only as far as the test asks for.
+                        let (take, taken) = mpsc::unbounded_channel();
+                        streams.taking.insert(stream, take);
+                        spawn_local(keep(receiving, json!(stream), stopped, taken));
+                    }
+                    send
+                } else {
+                    match connection.open_uni().await {
+                        Ok(send) => send,
+                        Err(_) => return Ok(()),
+                    }
+                };
+                let (sender, parts) = mpsc::unbounded_channel();
+                streams.sending.insert(stream, sender);
+                spawn_local(transmit(send, stream, parts));
+            }
+            Command::Send { stream, data, ends } => {
+                if let Some(sender) = streams.sending.get(&stream) {
+                    let _ = sender.send(Part::Send(bytes(&data)?, ends));
+                }
+            }
+            Command::Reset { stream, code } => {
+                if let Some(sender) = streams.sending.get(&stream) {
+                    let _ = sender.send(Part::Reset(code));
+                }
+            }
+            Command::Stop { stream, code } => {
+                if let Some(stop) = streams.stopping.get(&stream) {
+                    let _ = stop.send(code);
+                }
+            }
+            Command::Take { stream, bytes } => {
+                if let Some(take) = streams.taking.get(&stream) {
+                    let _ = take.send(bytes);
+                }
+            }
+            Command::Move => endpoint.rebind(UdpSocket::bind(any_port(options))?)?,
+            Command::Again { .. } => {}
+            Command::Shake { count } => {
+                for _ in 0..count {
+                    let connecting = endpoint.connect(options.address, &options.name)?;
+                    spawn_local(async move {
+                        let connection = connecting.await;
+                        std::future::pending::<()>().await;
+                        drop(connection);
+                    });
+                }
+            }
+            Command::Close { code } => connection.close(VarInt::from_u32(code), b""),
+        }
+        Ok(())
+    }
 }
 
 async fn transmit(mut send: SendStream, stream: u64, mut parts: mpsc::UnboundedReceiver<Part>) {
@@ -205,34 +303,60 @@ async fn receive(mut stream: RecvStream, id: Value, mut stop: Option<mpsc::Unbou
     }
 }
 
-async fn keep(mut stream: RecvStream, mut stop: mpsc::UnboundedReceiver<u32>) {
-    if let Some(code) = stop.recv().await {
-        let _ = stream.stop(VarInt::from_u32(code));
+async fn keep(
+    mut stream: RecvStream,
+    id: Value,
+    mut stop: mpsc::UnboundedReceiver<u32>,
+    mut take: mpsc::UnboundedReceiver<u64>,
+) {
+    loop {
+        tokio::select! {
+            Some(code) = stop.recv() => {
+                let _ = stream.stop(VarInt::from_u32(code));
+                return;
+            }
+            Some(mut missing) = take.recv() => {
+                while missing > 0 && let Ok(Some(chunk)) = stream.read_chunk(missing as usize, true).await {
+                    missing -= chunk.bytes.len() as u64;
+                    event(&json!({"event": "data", "stream": id, "data": hexadecimal(&chunk.bytes)}));
+                }
+            }
+            else => return,
+        }
     }
 }
 
-fn config(alpn: &str, ca: Option<&str>) -> Result<ClientConfig, Box<dyn Error>> {
+fn config(options: &Options) -> Result<ClientConfig, Box<dyn Error>> {
     let provider = default_provider();
     let builder = rustls::ClientConfig::builder_with_provider(Arc::new(provider.clone()));
     let builder = builder.with_protocol_versions(&[&rustls::version::TLS13])?;
-    let mut tls = match ca {
+    let builder = match &options.ca {
         Some(ca) => {
             let mut roots = RootCertStore::empty();
             roots.add(CertificateDer::from_pem_file(ca)?)?;
-            builder.with_root_certificates(roots).with_no_client_auth()
+            builder.with_root_certificates(roots)
         }
-        None => {
-            let verifier = Arc::new(AcceptsAll(provider));
-            builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
-        }
+        None => builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptsAll(provider))),
     };
-    tls.alpn_protocols = vec![alpn.as_bytes().to_vec()];
+    let mut tls = match &options.certificate {
+        Some(file) => {
+            let chain = CertificateDer::pem_file_iter(file)?.collect::<Result<_, _>>()?;
+            builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(file)?)?
+        }
+        None => builder.with_no_client_auth(),
+    };
+    tls.enable_early_data = options.early;
+    tls.alpn_protocols = vec![options.alpn.as_bytes().to_vec()];
     let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
     let mut transport = TransportConfig::default();
     // A test that reads nothing wants the server to notice it soon.
     transport
         .stream_receive_window(VarInt::from_u32(256 * 1024))
         .max_idle_timeout(Some(Duration::from_secs(60).try_into()?));
+    if let Some(window) = options.window {
+        // Its windows of single streams are wide: that of the connection is the only limit.
+        transport.receive_window(VarInt::from_u32(window)).stream_receive_window(VarInt::from_u32(1 << 24));
+    }
     config.transport_config(Arc::new(transport));
     Ok(config)
 }

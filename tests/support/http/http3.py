@@ -19,6 +19,7 @@ from support.waiting import PATIENCE
 
 PIPE = EXECUTABLE.parent / "examples/quic-pipe"
 DATA, HEADERS, SETTINGS, GOAWAY, MAX_PUSH_ID = 0, 1, 4, 7, 0xD
+PRIORITY_UPDATE = 0xF0700
 CONTROL, QPACK_ENCODER, QPACK_DECODER = 0, 2, 3
 NO_ERROR, INTERNAL_ERROR, FRAME_UNEXPECTED, EXCESSIVE_LOAD = 0x100, 0x102, 0x105, 0x107
 REQUEST_REJECTED, REQUEST_CANCELLED, MESSAGE_ERROR = 0x10B, 0x10C, 0x10E
@@ -118,6 +119,8 @@ class Stream:
 
     number: int
     raw: bytes = b""
+    size: int = 0
+    """All bytes of it, those of its frames, too."""
     heads: list[list[tuple[str, str]]] = field(default_factory=list)
     body: bytes = b""
     ended: bool = False
@@ -148,6 +151,7 @@ class Stream:
 
     def read(self, data: bytes) -> None:
         self.raw += data
+        self.size += len(data)
         while (kind := take_integer(self.raw, 0)) and (length := take_integer(self.raw, kind[1])):
             end = length[1] + length[0]
             if kind[0] == DATA:
@@ -165,16 +169,32 @@ class Stream:
 
 
 class Http3Connection:
-    """One connection. `begins`: it sends its settings; `ca`: the certificate that must have signed the server's."""
+    """One connection. `begins`: it sends its settings; `ca`: the certificate that must have signed the server's;
+    `certificate`: a file with the client's own; `window`: how many bytes of all responses may wait in the client; `early`:
+    it sends early data when it comes again."""
 
-    def __init__(self, address, name="localhost", begins=True, alpn="h3", ca: str | None = None):
+    def __init__(
+        self, address, name="localhost", begins=True, alpn="h3", ca: str | None = None, certificate: str | None = None,
+        window: int | None = None, early=False,
+    ):  # fmt: skip
         assert PIPE.exists(), f"{PIPE} is missing: scripts/ci-cargo build --profile ci"
-        command = [str(PIPE), f"{address[0]}:{address[1]}", name, alpn, *([ca] if ca else [])]
+        host = f"[{address[0]}]" if ":" in address[0] else address[0]
+        options = {"address": f"{host}:{address[1]}", "name": name, "alpn": alpn, "ca": ca, "early": early}
+        options |= {"certificate": certificate, "window": window}
+        command = [str(PIPE), json.dumps(options)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.name = name
+        self.sends_early = False
+        """Whether the connection began with early data."""
+        self.control: Stream | None = None
+        """The client's stream for settings and priorities."""
+        self.accepted_early: bool | None = None
+        """Whether the server has accepted it; known after the handshake."""
         self.streams: dict[int, Stream] = {}
         self.from_server: dict[str, bytes] = {}
         self.is_connected = False
+        self.arrivals: list[int] = []
+        """The numbers of the streams whose bytes came, in their order."""
         self.closed: dict | None = None
         """Why the connection has ended, and with which code."""
         self.changed = threading.Condition()
@@ -182,7 +202,7 @@ class Http3Connection:
         self.reader.start()
         self.wait(lambda: self.is_connected or self.closed)
         if begins and self.is_connected:
-            self.open_one_direction(integer(CONTROL) + frame(SETTINGS))
+            self.control = self.open_one_direction(integer(CONTROL) + frame(SETTINGS))
 
     # --- Streams
 
@@ -207,6 +227,32 @@ class Http3Connection:
     def stop(self, stream: Stream, code=REQUEST_CANCELLED) -> None:
         """Cancels the response."""
         self._do("stop", stream=stream.number, code=code)
+
+    def take(self, stream: Stream, size: int) -> None:
+        """Reads bytes of a response that nothing reads otherwise."""
+        self._do("take", stream=stream.number, bytes=size)
+
+    def shake(self, count: int) -> None:
+        """Begins other handshakes."""
+        self._do("shake", count=count)
+
+    def again(self, *requests: bytes) -> list[Stream]:
+        """Connects again, with requests in the first packets."""
+        with self.changed:
+            self.streams, self.from_server, self.closed, self.is_connected = {}, {}, None, False
+            self.accepted_early = None
+            streams = [Stream(number) for number in range(len(requests))]
+            self.streams.update({stream.number: stream for stream in streams})
+            self.streams[len(requests)] = Stream(len(requests))
+        settings = {"is_request": False, "data": (integer(CONTROL) + frame(SETTINGS)).hex(), "ends": False}
+        sent = [{"is_request": True, "data": data.hex(), "ends": True} for data in requests] + [settings]
+        self._do("again", requests=[{"stream": number, **what} for number, what in enumerate(sent)])
+        self.wait(lambda: self.is_connected or self.closed)
+        return streams
+
+    def update_priority(self, request: int, priority: str) -> None:
+        """PRIORITY_UPDATE for the request with this number, from 0 on."""
+        self.send(self.control, frame(PRIORITY_UPDATE, integer(4 * request) + priority.encode()))
 
     def move(self) -> None:
         """Goes on with another address."""
@@ -297,12 +343,16 @@ class Http3Connection:
         kind, number = event["event"], event.get("stream")
         if kind == "connected":
             self.is_connected = True
+            self.sends_early = event.get("early", False)
+        elif kind == "shaken":
+            self.accepted_early = event["accepted"]
         elif kind == "closed":
             self.closed = {"reason": event["reason"], "code": event.get("code")}
         elif isinstance(number, str):
             if kind == "data":
                 self.from_server[number] = self.from_server.get(number, b"") + bytes.fromhex(event["data"])
         elif kind == "data":
+            self.arrivals.append(number)
             self.streams[number].read(bytes.fromhex(event["data"]))
         elif kind == "end":
             self.streams[number].ended = True

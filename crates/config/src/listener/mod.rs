@@ -2,6 +2,7 @@
 
 pub(crate) mod fastcgi;
 pub(crate) mod forwarded;
+pub(crate) mod http3;
 pub(crate) mod redirect;
 pub(crate) mod unix_socket;
 
@@ -11,6 +12,7 @@ use crate::address::{self, Address};
 use crate::error::{Error, quoted};
 use crate::listener::fastcgi::FastCgiListener;
 use crate::listener::forwarded::Forwarded;
+use crate::listener::http3::Http3;
 use crate::listener::redirect::HttpsRedirect;
 use crate::listener::unix_socket::UnixSocketAccess;
 use crate::read::node::{Node, Options};
@@ -18,7 +20,6 @@ use crate::read::scope::Scope;
 use crate::routing::pass::Pass;
 use crate::tls::Tls;
 use crate::tls::acme::Acme;
-use crate::tls::conf_commands::TlsVersions;
 
 pub(crate) const OPTIONS: Options = Options {
     known: &[
@@ -55,8 +56,8 @@ pub struct Listener {
     /// Whether clients may use HTTP/2: with TLS, those that offer it in the handshake (the default); without TLS, those
     /// that begin with it.
     pub http2: bool,
-    /// Whether clients may use HTTP/3, over UDP on the same address. Only with TLS 1.3. Default: no.
-    pub http3: bool,
+    /// HTTP/3, over UDP on the same address. Only with TLS 1.3. `None` (the default): no.
+    pub http3: Option<Http3>,
     /// FastCGI instead of HTTP: web servers connect, and howdah runs their scripts.
     pub fastcgi: Option<FastCgiListener>,
     /// The proxies whose headers about the client are trusted; `None`: no proxies.
@@ -88,7 +89,7 @@ pub(crate) fn read_all(node: &Node<'_>, scope: &Scope<'_>) -> Result<Vec<Listene
             return Err(node.error("this listener has HTTPS already; remove \"redirect\" or \"tls\""));
         }
         let tls = object.read("tls", |node| Tls::read(node, scope))?;
-        let http3 = object.read("http3", |node| read_http3(node, &address, tls.as_ref()))?.unwrap_or(false);
+        let http3 = object.read("http3", |node| Http3::read(node, &address, tls.as_ref()))?.flatten();
         if let Some(acme) = tls.as_ref().and_then(|tls| tls.acme.as_ref())
             && let Some(problem) = other_issuance(acme, &listeners)
         {
@@ -127,22 +128,6 @@ fn other_issuance(acme: &Acme, listeners: &[Listener]) -> Option<String> {
     Some(format!("{} has other options in listeners/{}; write the same in both", quoted(domain), other.address))
 }
 
-/// HTTP/3 has no form without TLS 1.3, and none on a Unix socket.
-fn read_http3(node: &Node<'_>, address: &Address, tls: Option<&Tls>) -> Result<bool, Error> {
-    if !node.boolean()? {
-        return Ok(false);
-    }
-    if !matches!(address, Address::Tcp(_)) {
-        return Err(node.error("HTTP/3 needs a port, and this listener has a Unix socket; remove \"http3\""));
-    }
-    match tls {
-        None => Err(node.error("HTTP/3 is always encrypted; add \"tls\", or remove \"http3\"")),
-        Some(tls) if tls.policy.versions == TlsVersions::Tls12 => Err(node
-            .error("HTTP/3 needs TLS 1.3, which \"conf_commands\" of \"tls\" disables; allow it, or remove \"http3\"")),
-        Some(_) => Ok(true),
-    }
-}
-
 /// -1 is the system's limit.
 fn read_backlog(node: &Node<'_>) -> Result<Option<u32>, Error> {
     let backlog: i64 = node.integer(-1..=MAX_BACKLOG, "connections, or -1 for the system's limit")?;
@@ -152,6 +137,7 @@ fn read_backlog(node: &Node<'_>) -> Result<Option<u32>, Error> {
 #[cfg(test)]
 mod tests {
     use crate::Configuration;
+    use crate::listener::http3::Http3;
 
     fn parse(listeners: &str) -> Result<Vec<String>, String> {
         Configuration::parse(&format!(r#"{{"routes": [], "listeners": {listeners}}}"#))
@@ -178,7 +164,14 @@ mod tests {
 
     #[test]
     fn http3_is_off_unless_it_is_asked_for() {
-        for (options, expected) in [("", false), (r#", "http3": true"#, true), (r#", "http3": false"#, false)] {
+        let on = |early_data| Some(Http3 { early_data });
+        for (options, expected) in [
+            ("", None),
+            (r#", "http3": true"#, on(false)),
+            (r#", "http3": false"#, None),
+            (r#", "http3": {}"#, on(false)),
+            (r#", "http3": {"early_data": true}"#, on(true)),
+        ] {
             let text = format!(
                 r#"{{"routes": [], "listeners": {{"*:1": {{"pass": "routes", "tls": {{"certificate": "c"}}{options}}}}}}}"#
             );
@@ -249,7 +242,7 @@ mod tests {
             ),
             (
                 r#"{"*:80": {"pass": "routes", "http3": "h3"}}"#,
-                "listeners/*:80/http3: expected true or false, found the string \"h3\"",
+                "listeners/*:80/http3: expected true, false or an object, found the string \"h3\"",
             ),
             ("[]", "listeners: expected an object, found an array"),
         ];

@@ -175,6 +175,7 @@ fn the_schema_and_the_parser_have_the_same_options() {
         ("configuration", crate::configuration::OPTIONS),
         ("listener", crate::listener::OPTIONS),
         ("listener: socket", crate::listener::unix_socket::OPTIONS),
+        ("listener: http3", crate::listener::http3::OPTIONS),
         ("listener: forwarded", crate::listener::forwarded::OPTIONS),
         ("listener: client_ip", crate::listener::forwarded::CLIENT_IP_OPTIONS),
         ("listener: tls", crate::tls::OPTIONS),

@@ -7,8 +7,9 @@
 //!   headers of HTTP/1's connections; `head_memory`: how much memory the requests of a client take
 //! - `framing`: the end of a response, in protocols that are not HTTP/1
 //! - `boxed`: the future of a request, in a box
+//! - `open_requests`: how many requests a connection answers; `task_waker`: wakes its task
 //! - `interim_limit`: how much may precede a response; `rejection`: log lines about bytes that are not a request
-//! - `priority`: which of several responses goes first
+//! - `priority`: which of several responses goes first (RFC 9218)
 
 pub mod account;
 pub mod boxed;
@@ -17,8 +18,10 @@ pub mod framing;
 pub mod head_memory;
 pub mod interim_limit;
 pub mod limits;
+pub mod open_requests;
 pub mod priority;
 pub mod refusal;
 pub mod rejection;
 pub mod request_head;
 pub mod response_head;
+pub mod task_waker;

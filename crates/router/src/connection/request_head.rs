@@ -12,8 +12,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use h2::ext::Protocol;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue, SEC_WEBSOCKET_KEY, TE, TRANSFER_ENCODING,
-    UPGRADE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName, HeaderValue, SEC_WEBSOCKET_KEY, TE,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
 use http::{HeaderMap, Method, Uri, uri};
@@ -41,6 +41,11 @@ pub fn check_no_connection_fields(headers: &HeaderMap) -> Result<(), HeadRefusal
         Some(te) if !te.as_bytes().eq_ignore_ascii_case(b"trailers") => Err(HeadRefusal::Bad("TE")),
         _ => Ok(()),
     }
+}
+
+/// Whether the client waits for a `100 Continue` before it sends its body.
+pub fn expects_continue(headers: &HeaderMap) -> bool {
+    headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
 /// Gives the head the form that all versions share.

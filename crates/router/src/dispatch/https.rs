@@ -67,7 +67,7 @@ pub fn check_certificate(listener: &Listener, peer: &Peer) -> Result<(), Failure
 
 /// Announces HTTP/3 to the clients of the other versions, unless the application has chosen its own `Alt-Svc`.
 pub fn add_alt_svc(listener: &Listener, peer: &Peer, version: Version, headers: &mut HeaderMap) {
-    if listener.http3
+    if listener.http3.is_some()
         && version != Version::HTTP_3
         && let Ok(value) = HeaderValue::from_str(&format!("h3=\":{}\"; ma={ALT_SVC_SECONDS}", peer.server_port))
     {

@@ -6,12 +6,13 @@
 
 use crate::connection::clock::ConnectionClock;
 use crate::connection::refusal::HeadRefusal;
+use crate::connection::task_waker::TaskWaker;
 use crate::net::load::Load;
 use howdah_config::Http;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::Context;
 use std::time::{Duration, Instant};
 
 /// The clock of one connection, and of its current request.
@@ -32,7 +33,7 @@ pub struct FastCgiClock {
     refusal: Cell<Option<HeadRefusal>>,
     /// Dropped when the current request ends.
     held: RefCell<Vec<Box<dyn Any>>>,
-    waker: RefCell<Option<Waker>>,
+    waker: TaskWaker,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,7 +66,7 @@ impl FastCgiClock {
             used: Cell::new(false),
             refusal: Cell::new(None),
             held: RefCell::default(),
-            waker: RefCell::default(),
+            waker: TaskWaker::default(),
         }
     }
 
@@ -125,10 +126,7 @@ impl FastCgiClock {
 
     /// Why the connection is to be closed at once, if it is. Wakes this task when that changes.
     pub fn poll_overdue(&self, context: &Context<'_>) -> Option<&'static str> {
-        match &mut *self.waker.borrow_mut() {
-            Some(waker) => waker.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
-        }
+        self.waker.keep(context);
         self.overdue.get()
     }
 
@@ -169,12 +167,6 @@ impl FastCgiClock {
             self.since.set(Instant::now());
         }
     }
-
-    fn wake(&self) {
-        if let Some(waker) = self.waker.borrow_mut().take() {
-            waker.wake();
-        }
-    }
 }
 
 /// The end of a connection that has nothing to do is no trouble.
@@ -188,7 +180,7 @@ impl ConnectionClock for FastCgiClock {
     fn check(&self, now: Instant, limits: &Http) {
         self.overdue.set(self.overdue_reason(now, limits));
         if self.overdue.get().is_some() || self.is_draining.get() {
-            self.wake();
+            self.waker.wake();
         }
     }
 
@@ -199,7 +191,7 @@ impl ConnectionClock for FastCgiClock {
 
     fn drain(&self) {
         self.is_draining.set(true);
-        self.wake();
+        self.waker.wake();
     }
 }
 

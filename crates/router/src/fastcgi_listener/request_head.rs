@@ -15,9 +15,7 @@ use howdah_fastcgi::name_value;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Uri, Version};
-use std::cell::Cell;
 use std::net::IpAddr;
-use std::rc::Rc;
 
 /// A request without its body.
 pub struct RequestHead {
@@ -96,7 +94,7 @@ pub fn read(list: Vec<u8>, connection: &Peer) -> Result<RequestHead, HeadRefusal
 pub fn refused(connection: &Peer) -> RequestHead {
     let mut request = Request::new(());
     *request.version_mut() = Version::HTTP_10;
-    RequestHead { parts: request.into_parts().0, peer: both_ends(connection, Front::default()), length: None }
+    RequestHead { parts: request.into_parts().0, peer: connection.described_by(Some(Front::default())), length: None }
 }
 
 /// Adds a header of the client, by the name that follows `HTTP_`.
@@ -178,7 +176,7 @@ fn is_https(front: &Front) -> bool {
 
 /// Both ends of the client's connection. An end that the web server does not describe is its own.
 fn peer(front: Front, connection: &Peer) -> Result<Peer, HeadRefusal> {
-    let mut peer = both_ends(connection, front);
+    let mut peer = connection.described_by(Some(front));
     let front = peer.front.take().unwrap_or_default();
     if let Some(address) = front.get("REMOTE_ADDR") {
         peer.remote_addr = address_of(address).ok_or(HeadRefusal::Bad("REMOTE_ADDR"))?.into();
@@ -190,19 +188,6 @@ fn peer(front: Front, connection: &Peer) -> Result<Peer, HeadRefusal> {
     peer.server_port = port(&front, "SERVER_PORT").unwrap_or(peer.server_port);
     peer.front = Some(front);
     Ok(peer)
-}
-
-fn both_ends(connection: &Peer, front: Front) -> Peer {
-    Peer {
-        remote_addr: Rc::clone(&connection.remote_addr),
-        remote_port: connection.remote_port.clone(),
-        server_addr: connection.server_addr.clone(),
-        server_port: connection.server_port.clone(),
-        listener: connection.listener,
-        tls: None,
-        handshake: Cell::new(None),
-        front: Some(front),
-    }
 }
 
 /// An IP address, or a Unix socket: nginx names that `unix:`, and HAProxy nothing or `-`.
@@ -230,16 +215,7 @@ mod tests {
         [("REQUEST_METHOD", "GET"), ("REQUEST_URI", "/a?b"), ("SERVER_PROTOCOL", "HTTP/1.1"), ("HTTP_HOST", "x")];
 
     fn connection() -> Peer {
-        Peer {
-            remote_addr: "unix:".into(),
-            remote_port: String::new(),
-            server_addr: "unix:/run/x".to_owned(),
-            server_port: String::new(),
-            listener: 1,
-            tls: None,
-            handshake: Cell::new(None),
-            front: None,
-        }
+        Peer::of_unix_socket("/run/x", 1)
     }
 
     fn head(variables: &[(&str, &str)]) -> Result<RequestHead, HeadRefusal> {

@@ -10,6 +10,7 @@
 use crate::connection::clock::ConnectionClock;
 use crate::connection::limits::{TUNNEL_GRACE, TUNNEL_IDLE_TIMEOUT};
 use crate::connection::refusal::HeadRefusal;
+use crate::connection::task_waker::TaskWaker;
 use crate::http1::interim::InterimResponses;
 use crate::net::load::Load;
 use howdah_config::Http;
@@ -20,7 +21,7 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// The clock of one connection.
@@ -43,7 +44,7 @@ pub struct Clock {
     flushed: Cell<bool>,
     /// Whether the last attempt to read found nothing.
     read_blocked: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
+    waker: TaskWaker,
     /// The upstream's connection, if the last response was a 101.
     tunnel: Cell<Option<Upgraded>>,
     /// Dropped when the current request ends, or the tunnel.
@@ -112,7 +113,7 @@ impl Clock {
             used: Cell::new(false),
             flushed: Cell::new(true),
             read_blocked: Cell::new(false),
-            waker: RefCell::default(),
+            waker: TaskWaker::default(),
             tunnel: Cell::default(),
             held: RefCell::default(),
             interim: InterimResponses::default(),
@@ -223,7 +224,7 @@ impl Clock {
     pub fn inform(&self, status: StatusCode, headers: &HeaderMap) {
         if self.is_busy() && self.flushed.get() && self.write_blocked_since.get().is_none() {
             self.interim.queue(status, headers);
-            self.wake();
+            self.waker.wake();
         }
     }
 
@@ -257,7 +258,7 @@ impl Clock {
         self.tunnel.set(tunnel);
         self.enter(Phase::Idle);
         if self.is_awaited.take() {
-            self.wake();
+            self.waker.wake();
         }
     }
 
@@ -339,10 +340,7 @@ impl Clock {
 
     /// Wakes this task when the connection is overdue, or to be drained.
     pub fn keep_waker(&self, context: &Context<'_>) {
-        match &mut *self.waker.borrow_mut() {
-            Some(waker) => waker.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
-        }
+        self.waker.keep(context);
     }
 
     fn is_draining(&self) -> bool {
@@ -380,12 +378,6 @@ impl Clock {
             self.since.set(Instant::now());
         }
     }
-
-    fn wake(&self) {
-        if let Some(waker) = self.waker.borrow_mut().take() {
-            waker.wake();
-        }
-    }
 }
 
 impl ConnectionClock for Clock {
@@ -401,7 +393,7 @@ impl ConnectionClock for Clock {
         self.has_late_head.set(refuses);
         self.overdue.set(is_late && !refuses);
         if is_late || self.is_draining() {
-            self.wake();
+            self.waker.wake();
         }
     }
 
@@ -414,7 +406,7 @@ impl ConnectionClock for Clock {
         if !self.is_draining() {
             self.draining_since.set(Some(Instant::now()));
         }
-        self.wake();
+        self.waker.wake();
     }
 }
 

@@ -7,30 +7,24 @@
 
 use crate::connection::clock::ConnectionClock;
 use crate::connection::head_memory::{HeadMemory, HeldHead};
-use crate::connection::priority::PriorityField;
-use crate::http2::frames::PriorityUpdate;
+use crate::connection::open_requests::OpenRequests;
+use crate::connection::priority::{PriorityField, PriorityUpdate};
 use crate::http2::send_room::{SendRoom, SendTurn};
 use crate::net::load::Load;
 use howdah_config::Http;
 use http::request::Parts;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// The clock of one connection.
 pub struct MultiplexedClock {
-    load: Arc<Load>,
     listener: u64,
     /// `settings/http/send_timeout` at the last check.
     send_timeout: Cell<Duration>,
-    /// How many requests are being answered.
-    streams: Cell<usize>,
-    /// Since when there are none.
-    without_streams_since: Cell<Instant>,
-    /// Whether a request has come.
-    used: Cell<bool>,
+    requests: OpenRequests,
     /// Since when the client's preface or the head of a request is incomplete.
     head_since: Cell<Option<Instant>>,
     write_blocked_since: Cell<Option<Instant>>,
@@ -40,7 +34,6 @@ pub struct MultiplexedClock {
     head_memory: Rc<HeadMemory>,
     /// How the connection ends, and since when that is known.
     ending: Cell<Option<(Ending, Instant)>>,
-    waker: RefCell<Option<Waker>>,
 }
 
 /// How a connection ends.
@@ -71,19 +64,15 @@ impl MultiplexedClock {
     /// The clock of a connection that this listener accepted. A draining connection ends after its requests.
     pub fn new(load: Arc<Load>, listener: u64, is_draining: bool, limits: &Http) -> MultiplexedClock {
         MultiplexedClock {
-            load,
             listener,
             send_timeout: Cell::new(limits.send_timeout),
-            streams: Cell::new(0),
-            without_streams_since: Cell::new(Instant::now()),
-            used: Cell::new(false),
+            requests: OpenRequests::new(load),
             head_since: Cell::new(Some(Instant::now())),
             write_blocked_since: Cell::new(None),
             sent: Cell::new(0),
             send_room: SendRoom::new(),
             head_memory: HeadMemory::new(limits.http2.max_concurrent_streams),
             ending: Cell::new(is_draining.then(|| (Ending::Graceful, Instant::now()))),
-            waker: RefCell::default(),
         }
     }
 
@@ -132,11 +121,7 @@ impl MultiplexedClock {
     /// A request begins. `None` if the client's open requests take too much memory with this one.
     pub fn stream_began(self: &Rc<Self>, head: &Parts) -> Option<OpenStream> {
         let head = self.head_memory.hold(head)?;
-        match self.streams.replace(self.streams.get() + 1) {
-            0 => self.load.request_began(),
-            _ => self.load.request_joined(),
-        }
-        self.used.set(true);
+        self.requests.began();
         Some(OpenStream { clock: Rc::clone(self), _head: head })
     }
 
@@ -165,7 +150,7 @@ impl MultiplexedClock {
 
     /// How the connection is to end, if it is. Wakes this task when that changes.
     pub fn poll_ending(&self, context: &Context<'_>) -> Option<Ending> {
-        self.keep_waker(context);
+        self.requests.waker().keep(context);
         self.ending.get().map(|(ending, _)| ending)
     }
 
@@ -184,27 +169,13 @@ impl MultiplexedClock {
         };
         if is_harsher {
             self.ending.set(Some((ending, Instant::now())));
-            self.wake();
+            self.requests.waker().wake();
         }
     }
 
     /// Ready when there are no requests.
     pub fn poll_without_streams(&self, context: &Context<'_>) -> Poll<()> {
-        self.keep_waker(context);
-        if self.streams.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
-    }
-
-    fn keep_waker(&self, context: &Context<'_>) {
-        match &mut *self.waker.borrow_mut() {
-            Some(waker) => waker.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
-        }
-    }
-
-    fn wake(&self) {
-        if let Some(waker) = self.waker.borrow_mut().take() {
-            waker.wake();
-        }
+        self.requests.poll_empty(context)
     }
 }
 
@@ -223,16 +194,16 @@ impl ConnectionClock for MultiplexedClock {
         if self.head_since.get().is_some_and(|since| late(since, limits.header_read_timeout)) {
             self.end(Ending::Abrupt("the head of a request, or the preface, took too long"));
         }
-        let has_streams = self.streams.get() > 0;
+        let has_streams = !self.requests.is_empty();
         match self.ending.get() {
-            None if !has_streams && late(self.without_streams_since.get(), limits.idle_timeout) => {
+            None if !has_streams && late(self.requests.none_since(), limits.idle_timeout) => {
                 self.end(Ending::Graceful);
             }
             // h2 ends the connection when the client has confirmed that it knows of the end. Some clients never do.
             Some((Ending::Graceful, since)) if !has_streams && !is_blocked => {
-                let has_head = self.used.get() && self.head_since.get().is_some();
+                let has_head = self.requests.had_some() && self.head_since.get().is_some();
                 let patience = if has_head { LAST_HEAD } else { LAST_ROUND_TRIP };
-                if late(since, patience) && late(self.without_streams_since.get(), LAST_ROUND_TRIP) {
+                if late(since, patience) && late(self.requests.none_since(), LAST_ROUND_TRIP) {
                     self.end(Ending::Now);
                 }
             }
@@ -242,8 +213,8 @@ impl ConnectionClock for MultiplexedClock {
     }
 
     fn idle_since(&self) -> Option<Instant> {
-        let is_idle = self.streams.get() == 0 && self.used.get() && self.ending.get().is_none();
-        is_idle.then(|| self.without_streams_since.get())
+        let is_idle = self.requests.is_empty() && self.requests.had_some() && self.ending.get().is_none();
+        is_idle.then(|| self.requests.none_since())
     }
 
     fn drain(&self) {
@@ -262,12 +233,6 @@ impl OpenStream {
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        let streams = self.clock.streams.get() - 1;
-        self.clock.streams.set(streams);
-        if streams == 0 {
-            self.clock.load.request_ended();
-            self.clock.without_streams_since.set(Instant::now());
-            self.clock.wake();
-        }
+        self.clock.requests.ended();
     }
 }

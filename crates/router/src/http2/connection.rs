@@ -16,7 +16,7 @@ use crate::net::socket::Socket;
 use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason, RecvStream};
-use http::header::{EXPECT, UPGRADE};
+use http::header::UPGRADE;
 use http::{Request, Response, StatusCode};
 use hyper::body::Body;
 use std::future::{Future, poll_fn};
@@ -152,9 +152,7 @@ fn begin<B, F>(
         return respond.send_reset(Reason::REFUSED_STREAM);
     };
     let refusal = request_head::normalise(&mut head).err();
-    let expects_continue =
-        head.headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-    let clock = Rc::new(StreamClock::new(respond, refusal, expects_continue));
+    let clock = Rc::new(StreamClock::new(respond, refusal, request_head::expects_continue(&head.headers)));
     // h2 refuses the header in requests: it is there only because a WebSocket is asked for.
     let body = if head.headers.contains_key(UPGRADE) {
         clock.keep_bytes(body);

@@ -9,7 +9,7 @@
 //! h2 does not pass on: the window of the connection, and the priorities of PRIORITY_UPDATE (RFC 9218, 7.1).
 
 use crate::connection::account::Account;
-use crate::connection::priority::PriorityField;
+use crate::connection::priority::{PriorityField, PriorityUpdate};
 
 /// The frames of one connection, as they are read.
 pub struct Frames {
@@ -27,15 +27,6 @@ pub struct Frames {
     window: u64,
     /// Priorities that came.
     updates: Vec<PriorityUpdate>,
-}
-
-/// A client has changed the priority of a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PriorityUpdate {
-    /// The number of its stream.
-    pub stream: u32,
-    /// The new priority.
-    pub field: PriorityField,
 }
 
 enum State {
@@ -223,7 +214,7 @@ impl Frames {
             match payload {
                 Payload::Window => self.window += u64::from(number),
                 Payload::Priority => {
-                    self.updates.push(PriorityUpdate { stream: number, field: PriorityField::parse(field) });
+                    self.updates.push(PriorityUpdate { stream: number.into(), field: PriorityField::parse(field) });
                 }
                 Payload::Head | Payload::Other => {}
             }

@@ -8,10 +8,8 @@
 //!
 //! A stream that waits for its own window, or for its body, does not keep others from the room.
 
-use crate::connection::priority::{Priority, PriorityField};
-use crate::http2::frames::PriorityUpdate;
+use crate::connection::priority::{Priority, PriorityField, PriorityUpdate, PriorityUpdates};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 
 /// The room of one connection.
@@ -24,8 +22,8 @@ pub struct SendRoom {
     /// Whether the socket takes nothing.
     is_blocked: Cell<bool>,
     waiting: RefCell<Vec<WaitingStream>>,
-    /// The priorities that came by PRIORITY_UPDATE, the last one at the end.
-    updates: RefCell<VecDeque<PriorityUpdate>>,
+    /// The priorities that came by PRIORITY_UPDATE.
+    updates: RefCell<PriorityUpdates>,
     /// The last round of incremental streams.
     last_round: Cell<u64>,
 }
@@ -67,8 +65,6 @@ pub const MOST_OF_STREAM: usize = 2 * MOST_BYTES;
 const MOST_BYTES: usize = 128 * 1024;
 /// A connection's window at its beginning (RFC 9113, 6.9.2).
 const FIRST_WINDOW: i64 = 65_535;
-/// How many priorities are kept for responses that have not begun, or go on.
-const MOST_UPDATES: usize = 128;
 
 // === impl SendRoom ===
 
@@ -104,15 +100,10 @@ impl SendRoom {
     /// A client has changed a priority.
     pub fn update(&self, update: PriorityUpdate) {
         let PriorityUpdate { stream, field } = update;
-        let mut updates = self.updates.borrow_mut();
-        updates.retain(|other| other.stream != stream);
-        updates.push_back(update);
-        if updates.len() > MOST_UPDATES {
-            updates.pop_front();
-        }
+        self.updates.borrow_mut().add(update);
         let mut waiting = self.waiting.borrow_mut();
-        let Some(waiting) = waiting.iter_mut().find(|other| other.rank.stream == stream) else { return };
-        waiting.rank = Rank::of(field.changed_by(waiting.changed), waiting.round, stream);
+        let Some(waiting) = waiting.iter_mut().find(|other| u64::from(other.rank.stream) == stream) else { return };
+        waiting.rank = Rank::of(field.changed_by(waiting.changed), waiting.round, waiting.rank.stream);
         // Its rank may be better than that of the stream that was woken, or the other way round.
         waiting.waker.wake_by_ref();
     }
@@ -199,8 +190,7 @@ impl SendTurn<'_> {
     }
 
     fn rank(&self) -> Rank {
-        let updates = self.room.updates.borrow();
-        let updated = updates.iter().find(|update| update.stream == self.stream).map(|update| update.field);
+        let updated = self.room.updates.borrow().of(self.stream.into());
         Rank::of(updated.unwrap_or(self.requested).changed_by(self.changed), self.round, self.stream)
     }
 }
@@ -214,7 +204,7 @@ impl Rank {
 
 impl Drop for SendTurn<'_> {
     fn drop(&mut self) {
-        self.room.updates.borrow_mut().retain(|update| update.stream != self.stream);
+        self.room.updates.borrow_mut().forget(self.stream.into());
         if self.is_waiting {
             self.room.waiting.borrow_mut().retain(|other| other.rank.stream != self.stream);
             self.room.wake_first();
@@ -370,8 +360,6 @@ mod tests {
         assert!(late.take_woken() && late.is_ready(), "more urgent than the one that was woken");
         assert!(one.is_ready());
         drop((early, late));
-        assert!(room.updates.borrow().is_empty());
-        (0..1000).for_each(|stream| room.update(PriorityUpdate { stream, field }));
-        assert_eq!(room.updates.borrow().len(), MOST_UPDATES);
+        assert_eq!((room.updates.borrow().of(5), room.updates.borrow().of(7)), (None, None));
     }
 }

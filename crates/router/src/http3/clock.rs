@@ -10,36 +10,37 @@
 use crate::connection::account::Account;
 use crate::connection::clock::ConnectionClock;
 use crate::connection::head_memory::{HeadMemory, HeldHead};
+use crate::connection::open_requests::OpenRequests;
+use crate::http3::send_order::SendOrder;
 use crate::net::load::Load;
 use howdah_config::Http;
 use http::request::Parts;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// The clock of one connection.
 pub struct QuicClock {
-    load: Arc<Load>,
     listener: u64,
     /// `settings/http/send_timeout` at the last check.
     send_timeout: Cell<Duration>,
     /// `settings/http/header_read_timeout` at the last check.
     header_read_timeout: Cell<Duration>,
-    /// How many requests are being answered. A response counts until the client has confirmed all of it.
-    streams: Cell<usize>,
-    /// Since when there are none.
-    without_streams_since: Cell<Instant>,
-    /// Whether a request has come.
-    used: Cell<bool>,
+    /// A response counts until the client has confirmed all of it.
+    requests: OpenRequests,
+    /// Whether the handshake is complete: what came before might be a copy that another sent (0-RTT).
+    is_confirmed: Cell<bool>,
+    confirmed: Notify,
     /// How many bytes of responses were passed on to QUIC.
     sent: Cell<u64>,
+    send_order: SendOrder,
     head_memory: Rc<HeadMemory>,
     account: RefCell<Account>,
     /// How the connection ends, and since when that is known.
     ending: Cell<Option<(Ending, Instant)>>,
-    waker: RefCell<Option<Waker>>,
 }
 
 /// How a connection ends.
@@ -71,28 +72,23 @@ impl QuicClock {
     /// The clock of a connection that this listener accepted. A draining connection ends after its requests.
     pub fn new(load: Arc<Load>, listener: u64, is_draining: bool, limits: &Http) -> QuicClock {
         QuicClock {
-            load,
             listener,
             send_timeout: Cell::new(limits.send_timeout),
             header_read_timeout: Cell::new(limits.header_read_timeout),
-            streams: Cell::new(0),
-            without_streams_since: Cell::new(Instant::now()),
-            used: Cell::new(false),
+            requests: OpenRequests::new(load),
+            is_confirmed: Cell::new(true),
+            confirmed: Notify::new(),
             sent: Cell::new(0),
+            send_order: SendOrder::default(),
             head_memory: HeadMemory::new(limits.http2.max_concurrent_streams),
             account: RefCell::new(Account::new()),
             ending: Cell::new(is_draining.then(|| (Ending::Graceful, Instant::now()))),
-            waker: RefCell::default(),
         }
     }
 
     /// A stream of a request begins.
     pub fn stream_began(self: &Rc<Self>) -> OpenStream {
-        match self.streams.replace(self.streams.get() + 1) {
-            0 => self.load.request_began(),
-            _ => self.load.request_joined(),
-        }
-        self.used.set(true);
+        self.requests.began();
         self.charge(-POINTS_OF_REQUEST);
         OpenStream { clock: Rc::clone(self) }
     }
@@ -119,6 +115,34 @@ impl QuicClock {
         self.sent.get()
     }
 
+    /// The order of its responses.
+    pub fn send_order(&self) -> &SendOrder {
+        &self.send_order
+    }
+
+    /// Requests come before the handshake is complete.
+    pub fn expect_early_data(&self) {
+        self.is_confirmed.set(false);
+    }
+
+    /// The handshake is complete.
+    pub fn confirm(&self) {
+        self.is_confirmed.set(true);
+        self.confirmed.notify_waiters();
+    }
+
+    /// Whether the handshake is complete.
+    pub fn is_confirmed(&self) -> bool {
+        self.is_confirmed.get()
+    }
+
+    /// Waits until the handshake is complete.
+    pub async fn until_confirmed(&self) {
+        while !self.is_confirmed.get() {
+            self.confirmed.notified().await;
+        }
+    }
+
     /// How long the client may read nothing.
     pub fn send_timeout(&self) -> Duration {
         self.send_timeout.get()
@@ -131,7 +155,7 @@ impl QuicClock {
 
     /// How the connection is to end, if it is. Wakes this task when that changes.
     pub fn poll_ending(&self, context: &Context<'_>) -> Option<Ending> {
-        self.keep_waker(context);
+        self.requests.waker().keep(context);
         self.ending.get().map(|(ending, _)| ending)
     }
 
@@ -145,27 +169,13 @@ impl QuicClock {
         };
         if is_harsher {
             self.ending.set(Some((ending, Instant::now())));
-            self.wake();
+            self.requests.waker().wake();
         }
     }
 
     /// Ready when there are no requests.
     pub fn poll_without_streams(&self, context: &Context<'_>) -> Poll<()> {
-        self.keep_waker(context);
-        if self.streams.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
-    }
-
-    fn keep_waker(&self, context: &Context<'_>) {
-        match &mut *self.waker.borrow_mut() {
-            Some(waker) => waker.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
-        }
-    }
-
-    fn wake(&self) {
-        if let Some(waker) = self.waker.borrow_mut().take() {
-            waker.wake();
-        }
+        self.requests.poll_empty(context)
     }
 }
 
@@ -178,14 +188,14 @@ impl ConnectionClock for QuicClock {
         self.send_timeout.set(limits.send_timeout);
         self.header_read_timeout.set(limits.header_read_timeout);
         let late = |since: Instant, limit: Duration| now.saturating_duration_since(since) > limit;
-        let is_idle = self.streams.get() == 0;
+        let is_idle = self.requests.is_empty();
         match self.ending.get() {
-            None if is_idle && late(self.without_streams_since.get(), limits.idle_timeout) => {
+            None if is_idle && late(self.requests.none_since(), limits.idle_timeout) => {
                 self.end(Ending::Graceful);
             }
             Some((Ending::Graceful, since)) if late(since, LAST_ROUND_TRIP) => self.end(Ending::Final),
             // A client closes the connection when it has got GOAWAY. Some never do.
-            Some((Ending::Final, _)) if is_idle && late(self.without_streams_since.get(), LAST_ROUND_TRIP) => {
+            Some((Ending::Final, _)) if is_idle && late(self.requests.none_since(), LAST_ROUND_TRIP) => {
                 self.end(Ending::Now);
             }
             _ => {}
@@ -193,8 +203,8 @@ impl ConnectionClock for QuicClock {
     }
 
     fn idle_since(&self) -> Option<Instant> {
-        let is_idle = self.streams.get() == 0 && self.used.get() && self.ending.get().is_none();
-        is_idle.then(|| self.without_streams_since.get())
+        let is_idle = self.requests.is_empty() && self.requests.had_some() && self.ending.get().is_none();
+        is_idle.then(|| self.requests.none_since())
     }
 
     fn drain(&self) {
@@ -227,13 +237,7 @@ impl OpenStream {
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        let streams = self.clock.streams.get() - 1;
-        self.clock.streams.set(streams);
-        if streams == 0 {
-            self.clock.load.request_ended();
-            self.clock.without_streams_since.set(Instant::now());
-            self.clock.wake();
-        }
+        self.clock.requests.ended();
     }
 }
 

@@ -23,6 +23,7 @@ use std::rc::Rc;
 use std::task::{Poll, ready};
 use tokio::task::spawn_local;
 
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 enum Event {
     Ending(Ending),
     Stream(Bidirectional),

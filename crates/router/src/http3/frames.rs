@@ -3,8 +3,9 @@
 //! h3 keeps a frame in memory until it is complete, whatever its length and its type are, and ignores unknown types only
 //! then. Here, a head has a limit, other frames than bodies have a small one, and unknown frames are dropped as they
 //! come. h3 takes an empty frame of a body, and a frame that the stream's end cuts off, for the end of the body: the first
-//! is dropped, too, and the second is an error. Frames without a use also cost points of the connection's account ([`clock`](crate::http3::clock)).
+//! is dropped, too, and the second is an error. PRIORITY_UPDATE, which h3 does not know, is read here. Frames without a use also cost points of the connection's account ([`clock`](crate::http3::clock)).
 
+use crate::connection::priority::{PriorityField, PriorityUpdate};
 use bytes::Bytes;
 use std::collections::VecDeque;
 
@@ -16,6 +17,9 @@ pub struct Frames {
     /// The cost of the frames since the last look; less than nothing if they were of use.
     cost: i64,
     is_control: bool,
+    /// The payload of a PRIORITY_UPDATE, as far as it has come.
+    kept: Vec<u8>,
+    updates: Vec<PriorityUpdate>,
 }
 
 /// Why nothing more is read of a stream.
@@ -34,10 +38,19 @@ enum State {
     StreamType(Prefix),
     /// The type and the length of a frame.
     FrameHeader(Prefix),
-    /// The payload of a frame: how many bytes have not come, and whether h3 gets them.
-    Payload(u64, bool),
+    /// The payload of a frame: how many bytes have not come, and their use.
+    Payload(u64, Use),
     /// Bytes that are no frames: those of QPACK's streams, and of unknown ones.
     Opaque,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// h3 gets it.
+    Passed,
+    /// A stream's number, and its priority.
+    Priority,
+    Dropped,
 }
 
 /// Integers of variable length (RFC 9000, 16) that may be incomplete.
@@ -54,6 +67,10 @@ const SETTINGS: u64 = 4;
 /// The types that HTTP/3 and HTTP/2 have defined: h3 knows which of them are an error (RFC 9114, 7.2.8).
 const KNOWN: std::ops::RangeInclusive<u64> = 0..=9;
 const MAX_PUSH_ID: u64 = 0xd;
+/// That of a request (RFC 9218, 7.2).
+const PRIORITY_UPDATE: u64 = 0xf0700;
+/// A longer one is ignored.
+const MAX_PRIORITY_UPDATE: u64 = 256;
 
 /// A head in QPACK's form is seldom longer than in HTTP/1's. h3 itself limits what it stands for.
 const MAX_HEAD_BYTES: u64 = 128 * 1024;
@@ -77,7 +94,7 @@ impl Frames {
     }
 
     fn new(state: State) -> Frames {
-        Frames { state, ready: VecDeque::new(), cost: 0, is_control: false }
+        Frames { state, ready: VecDeque::new(), cost: 0, is_control: false, kept: Vec::new(), updates: Vec::new() }
     }
 
     /// Bytes came.
@@ -106,14 +123,20 @@ impl Frames {
                     let header = prefix.take();
                     self.begin(kind, length, header)?;
                 }
-                State::Payload(missing, is_kept) => {
+                State::Payload(missing, purpose) => {
                     let length = bytes.len().min(usize::try_from(*missing).unwrap_or(usize::MAX));
                     let payload = bytes.split_to(length);
                     *missing -= length as u64;
-                    if *is_kept {
-                        self.ready.push_back(payload);
+                    match purpose {
+                        Use::Passed => self.ready.push_back(payload),
+                        Use::Priority => self.kept.extend_from_slice(&payload),
+                        Use::Dropped => {}
                     }
                     if *missing == 0 {
+                        if *purpose == Use::Priority {
+                            let kept = std::mem::take(&mut self.kept);
+                            self.updates.extend(priority_update(&kept));
+                        }
                         self.state = State::FrameHeader(Prefix::default());
                     }
                 }
@@ -144,6 +167,11 @@ impl Frames {
         std::mem::take(&mut self.cost)
     }
 
+    /// The priorities that came since the last call.
+    pub fn take_priorities(&mut self) -> impl Iterator<Item = PriorityUpdate> {
+        std::mem::take(&mut self.updates).into_iter()
+    }
+
     fn begin(&mut self, kind: u64, length: u64, header: Bytes) -> Result<(), FrameError> {
         let is_known = KNOWN.contains(&kind) || kind == MAX_PUSH_ID;
         match kind {
@@ -159,15 +187,34 @@ impl Frames {
             DATA => -1,
             SETTINGS => 16,
             HEADERS => 0,
-            // Such as PRIORITY_UPDATE.
             _ => 2,
         };
         if is_known && !(kind == DATA && length == 0 && !self.is_control) {
             self.ready.push_back(header);
         }
-        self.state = if length == 0 { State::FrameHeader(Prefix::default()) } else { State::Payload(length, is_known) };
+        let purpose = match kind {
+            PRIORITY_UPDATE if self.is_control && length <= MAX_PRIORITY_UPDATE => Use::Priority,
+            _ if is_known => Use::Passed,
+            _ => Use::Dropped,
+        };
+        self.state = if length == 0 { State::FrameHeader(Prefix::default()) } else { State::Payload(length, purpose) };
         Ok(())
     }
+}
+
+/// The number of a stream, and its priority. A number of another kind of stream is ignored.
+fn priority_update(payload: &[u8]) -> Option<PriorityUpdate> {
+    let (number, field) = integer(payload)?;
+    let stream = (number % 4 == 0).then_some(number)?;
+    Some(PriorityUpdate { stream, field: PriorityField::parse(field) })
+}
+
+/// The integer that begins these bytes, and the rest; `None` if it is incomplete.
+fn integer(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let first = *bytes.first()?;
+    let (encoded, rest) = bytes.split_at_checked(1 << (first >> 6))?;
+    let value = encoded[1..].iter().fold(u64::from(first & 0x3f), |value, byte| value << 8 | u64::from(*byte));
+    Some((value, rest))
 }
 
 // === impl Prefix ===
@@ -181,12 +228,8 @@ impl Prefix {
 
     /// The integer that begins here, and its end; `None` if it is incomplete.
     fn integer(&self, begin: usize) -> Option<(u64, usize)> {
-        let bytes = &self.bytes[begin..self.length];
-        let first = *bytes.first()?;
-        let length = 1 << (first >> 6);
-        let rest = bytes.get(1..length)?;
-        let value = rest.iter().fold(u64::from(first & 0x3f), |value, byte| value << 8 | u64::from(*byte));
-        Some((value, begin + length))
+        let (value, rest) = integer(&self.bytes[begin..self.length])?;
+        Some((value, self.length - rest.len()))
     }
 
     fn take(&mut self) -> Bytes {
@@ -200,7 +243,7 @@ impl Prefix {
 mod tests {
     use super::*;
 
-    fn integer(value: u64) -> Vec<u8> {
+    fn encoded(value: u64) -> Vec<u8> {
         match value {
             0..0x40 => vec![value as u8],
             0x40..0x4000 => (value as u16 | 0x4000).to_be_bytes().to_vec(),
@@ -210,7 +253,7 @@ mod tests {
     }
 
     fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
-        [integer(kind), integer(payload.len() as u64), payload.to_vec()].concat()
+        [encoded(kind), encoded(payload.len() as u64), payload.to_vec()].concat()
     }
 
     /// The bytes that h3 gets of these, which come in pieces of this size, and the cost.
@@ -246,16 +289,36 @@ mod tests {
         let control = [&[0][..], &settings, &frame(0xf0700, b"x"), &frame(MAX_PUSH_ID, &[1])].concat();
         let expected = [&[0][..], &settings, &frame(MAX_PUSH_ID, &[1])].concat();
         assert_eq!(passed(Frames::of_one_direction(), &control, 1).unwrap().0, expected);
-        let qpack = [&integer(2)[..], &[0xff; 100]].concat();
+        let qpack = [&encoded(2)[..], &[0xff; 100]].concat();
         assert_eq!(passed(Frames::of_one_direction(), &qpack, 9).unwrap().0, qpack);
         // A head on the control stream is an error: h3 gets a short one, and refuses it.
-        let head = [&[0][..], &integer(HEADERS), &integer(MAX_HEAD_BYTES)].concat();
+        let head = [&[0][..], &encoded(HEADERS), &encoded(MAX_HEAD_BYTES)].concat();
         assert_eq!(passed(Frames::of_one_direction(), &head, 1), Err(FrameError::TooLong));
     }
 
     #[test]
+    fn priorities_come_on_the_control_stream() {
+        let update =
+            |number: u64, field: &str| frame(PRIORITY_UPDATE, &[&encoded(number)[..], field.as_bytes()].concat());
+        let all =
+            [update(0, "u=1"), update(4000, "u=2, i"), update(3, "u=0"), frame(PRIORITY_UPDATE, &[0x40])].concat();
+        let long = update(8, &format!("u=1, x={}", "1".repeat(300)));
+        let expected = [(0, "u=1"), (4000, "u=2, i"), (12, "")]
+            .map(|(stream, field)| PriorityUpdate { stream, field: PriorityField::parse(field.as_bytes()) });
+        for size in [1, 5, 1000] {
+            let mut frames = Frames::of_one_direction();
+            let bytes = [&[0][..], &frame(SETTINGS, b""), &all, &long, &update(12, "")].concat();
+            bytes.chunks(size).for_each(|piece| frames.read(Bytes::copy_from_slice(piece)).unwrap());
+            assert_eq!(frames.take_priorities().collect::<Vec<_>>(), expected, "{size}");
+        }
+        let mut request = Frames::of_request();
+        request.read(Bytes::from(update(0, "u=1"))).unwrap();
+        assert_eq!(request.take_priorities().count(), 0);
+    }
+
+    #[test]
     fn a_frame_has_a_limit() {
-        let begun = |kind, length| passed(Frames::of_request(), &[integer(kind), integer(length)].concat(), 1);
+        let begun = |kind, length| passed(Frames::of_request(), &[encoded(kind), encoded(length)].concat(), 1);
         assert_eq!(begun(HEADERS, MAX_HEAD_BYTES), Err(FrameError::Incomplete));
         assert_eq!(begun(HEADERS, MAX_HEAD_BYTES + 1), Err(FrameError::HeadTooLarge));
         assert_eq!(begun(SETTINGS, MAX_FRAME_BYTES + 1), Err(FrameError::TooLong));

@@ -3,12 +3,16 @@
 //!
 //! A client must prove its address (Retry) when many handshakes are under way. At the limit of connections a new one is
 //! refused; browsers then use TCP.
+//!
+//! With early data (0-RTT), the connection of a client that has proved its address begins before its handshake is complete.
+//! Requests without that proof wait: their sender could name any address as its own.
 
 use crate::http3::settings;
+use crate::net::tls::SessionCache;
 use quinn::crypto::rustls::NoInitialCipherSuite;
-use quinn::{Connection, Endpoint, Incoming, TokioRuntime};
+use quinn::{BloomTokenLog, Connection, ConnectionError, Endpoint, Incoming, TokioRuntime, VarInt, ZeroRttAccepted};
 use rustls::ServerConfig;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
@@ -18,12 +22,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// The socket of a listener. Dropped, it accepts no more connections, and those that it has go on.
 pub struct QuicListener {
     endpoint: Endpoint,
     secret: [u8; 32],
+    used_tokens: Arc<BloomTokenLog>,
+    /// The sessions of clients that may send early data. These remember the number of streams that they may open.
+    early_sessions: RefCell<Option<(u32, Arc<SessionCache>)>>,
+    has_early_data: Rc<Cell<bool>>,
     /// Its end is that of the task that accepts.
     accepting: Option<oneshot::Sender<Infallible>>,
 }
@@ -32,6 +40,7 @@ pub struct QuicListener {
 const UNPROVEN_HANDSHAKES: usize = 32;
 /// The limit of a handshake's time.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+const TOO_LONG: &str = "it took too long";
 /// How long the last packets of closed connections may take.
 const LAST_PACKETS: Duration = Duration::from_millis(200);
 
@@ -44,17 +53,40 @@ impl QuicListener {
     /// When the socket cannot be watched.
     pub fn open(socket: UdpSocket, secret: [u8; 32]) -> io::Result<QuicListener> {
         let endpoint = Endpoint::new(settings::of_endpoint(&secret), None, socket, Arc::new(TokioRuntime))?;
-        Ok(QuicListener { endpoint, secret, accepting: None })
+        Ok(QuicListener {
+            endpoint,
+            secret,
+            used_tokens: Arc::default(),
+            early_sessions: RefCell::default(),
+            has_early_data: Rc::default(),
+            accepting: None,
+        })
     }
 
     /// Sets the settings of the connections that are accepted from now on.
     ///
     /// # Errors
     /// When TLS has no suite that QUIC can use.
-    pub fn configure(&self, tls: &ServerConfig, max_concurrent_streams: u32) -> Result<(), NoInitialCipherSuite> {
-        let config = settings::of_connections(tls, &self.secret, max_concurrent_streams)?;
+    pub fn configure(
+        &self,
+        tls: &ServerConfig,
+        max_concurrent_streams: u32,
+        early_data: bool,
+    ) -> Result<(), NoInitialCipherSuite> {
+        let sessions = self.sessions(max_concurrent_streams, early_data);
+        let tokens = Arc::clone(&self.used_tokens);
+        let config = settings::of_connections(tls, &self.secret, max_concurrent_streams, sessions, tokens)?;
         self.endpoint.set_server_config(Some(config));
+        self.has_early_data.set(early_data);
         Ok(())
+    }
+
+    fn sessions(&self, max_concurrent_streams: u32, early_data: bool) -> Option<Arc<SessionCache>> {
+        let mut kept = self.early_sessions.borrow_mut();
+        // A client that resumes a session may open as many streams as it could before (RFC 9000, 7.4.1).
+        kept.take_if(|(streams, _)| !early_data || *streams != max_concurrent_streams);
+        let make = || (max_concurrent_streams, Arc::new(settings::early_sessions()));
+        early_data.then(|| Arc::clone(&kept.get_or_insert_with(make).1))
     }
 
     /// Accepts connections until the listener is dropped. `permit` returns a permit if there may be another one, and `serve` is
@@ -71,6 +103,7 @@ impl QuicListener {
         let endpoint = self.endpoint.clone();
         let (stop, mut stopped) = oneshot::channel::<Infallible>();
         self.accepting = Some(stop);
+        let has_early_data = Rc::clone(&self.has_early_data);
         Box::pin(async move {
             let open = Rc::new(Cell::new(0));
             loop {
@@ -89,7 +122,8 @@ impl QuicListener {
                     None => incoming.refuse(),
                     Some(permit) => {
                         open.set(open.get() + 1);
-                        let handshake = Handshake { incoming, counted: Counted(Rc::clone(&open)) };
+                        let is_early = has_early_data.get() && incoming.remote_address_validated();
+                        let handshake = Handshake { incoming, is_early, counted: Counted(Rc::clone(&open)) };
                         tokio::task::spawn_local(serve(handshake, permit));
                     }
                 }
@@ -120,7 +154,17 @@ impl QuicListener {
 /// A handshake under way.
 pub struct Handshake {
     incoming: Incoming,
+    /// Whether the connection begins before it is complete.
+    is_early: bool,
     counted: Counted,
+}
+
+/// The rest of a handshake whose connection has begun.
+pub struct Completion {
+    connection: Connection,
+    accepted: ZeroRttAccepted,
+    until: Instant,
+    _counted: Counted,
 }
 
 struct Counted(Rc<Cell<usize>>);
@@ -133,18 +177,50 @@ impl Handshake {
         self.incoming.remote_address()
     }
 
-    /// Completes it.
+    /// Completes it, or begins the connection before that.
     ///
     /// # Errors
     /// A phrase, when the client leaves, breaks the protocol, or takes too long.
-    pub async fn complete(self) -> Result<Connection, String> {
-        let Handshake { incoming, counted } = self;
-        let shaken = timeout(HANDSHAKE_TIME, incoming).await;
-        drop(counted);
-        match shaken {
-            Ok(connection) => connection.map_err(|error| error.to_string()),
-            Err(_) => Err("it took too long".to_owned()),
+    pub async fn begin(self) -> Result<(Connection, Option<Completion>), String> {
+        let Handshake { incoming, is_early, counted } = self;
+        let until = Instant::now() + HANDSHAKE_TIME;
+        let began = timeout_at(until, async {
+            if !is_early {
+                return Ok((incoming.await?, None));
+            }
+            let mut connecting = incoming.accept()?;
+            connecting.handshake_data().await?;
+            Ok(match connecting.into_0rtt() {
+                Ok((connection, accepted)) => (connection, Some(accepted)),
+                Err(connecting) => (connecting.await?, None),
+            })
+        });
+        match began.await {
+            Ok(Ok((connection, None))) => Ok((connection, None)),
+            Ok(Ok((connection, Some(accepted)))) => {
+                let completion = Completion { connection: connection.clone(), accepted, until, _counted: counted };
+                Ok((connection, Some(completion)))
+            }
+            Ok(Err(error)) => Err(ConnectionError::to_string(&error)),
+            Err(_) => Err(TOO_LONG.to_owned()),
         }
+    }
+}
+
+// === impl Completion ===
+
+impl Completion {
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// As above. The connection is closed then.
+    pub async fn complete(self) -> Result<(), String> {
+        // Its value is for clients.
+        if timeout_at(self.until, self.accepted).await.is_err() {
+            self.connection.close(VarInt::from_u32(0), TOO_LONG.as_bytes());
+            return Err(TOO_LONG.to_owned());
+        }
+        self.connection.close_reason().map_or(Ok(()), |error| Err(error.to_string()))
     }
 }
 

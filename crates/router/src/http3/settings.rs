@@ -2,13 +2,26 @@
 //!
 //! The keys of a router are made from a secret of the supervisor: after a router's death, the next one can reset the
 //! connections that it does not have (RFC 9000, 10.3), and their clients need not wait for a time-out.
+//!
+//! Early data (0-RTT) can be copied by others, and sent once more. Therefore a session may be resumed once: it is in the memory
+//! of this router, and is taken from there by the first handshake that names it (RFC 8446, 8.1). rustls accepts no early data with
+//! tickets that clients keep.
 
+use crate::net::tls::SessionCache;
 use quinn::crypto::rustls::{NoInitialCipherSuite, QuicServerConfig};
-use quinn::{ConnectionId, ConnectionIdGenerator, EndpointConfig, ServerConfig, TransportConfig, VarInt};
+use quinn::{
+    BloomTokenLog, ConnectionId, ConnectionIdGenerator, EndpointConfig, ServerConfig, TransportConfig,
+    ValidationTokenConfig, VarInt,
+};
 use ring::{hkdf, hmac};
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
+use rustls::server::ProducesTickets;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Sessions are kept here, not by clients.
+#[derive(Debug)]
+struct NoTickets;
 
 /// Makes connection IDs.
 struct RandomIds;
@@ -28,6 +41,11 @@ const STREAMS_OF_ONE_DIRECTION: u32 = 8;
 const SILENCE: Duration = Duration::from_secs(30);
 /// A client that lives confirms a packet this often: it may wait for a response for long.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// How many tokens a client gets, by each of which it can prove its address once more without a round trip.
+const TOKENS_OF_CLIENT: u32 = 2;
+/// How many sessions are kept for early data, and for how long. Each handshake leaves two.
+const EARLY_SESSIONS: usize = 8192;
+const EARLY_SESSION_TIME: Duration = Duration::from_secs(3600);
 /// How many handshakes may wait for the router.
 const MAX_WAITING: usize = 1024;
 /// How many bytes of them.
@@ -42,7 +60,7 @@ pub fn of_endpoint(secret: &[u8; 32]) -> EndpointConfig {
     config
 }
 
-/// The settings of connections, from those of TLS over TCP.
+/// The settings of connections, from those of TLS over TCP. `early`: the sessions of clients that may send early data.
 ///
 /// # Errors
 /// When TLS has no version or suite that QUIC can use.
@@ -50,11 +68,18 @@ pub fn of_connections(
     tls: &rustls::ServerConfig,
     secret: &[u8; 32],
     max_concurrent_streams: u32,
+    early: Option<Arc<SessionCache>>,
+    used_tokens: Arc<BloomTokenLog>,
 ) -> Result<ServerConfig, NoInitialCipherSuite> {
     let mut tls = tls.clone();
     tls.alpn_protocols = vec![HTTP_3.to_vec()];
-    // No data before the handshake is complete (0-RTT): another could send it once more.
     tls.max_early_data_size = 0;
+    if let Some(sessions) = early {
+        // QUIC limits it in its own way.
+        tls.max_early_data_size = u32::MAX;
+        tls.session_storage = sessions;
+        tls.ticketer = Arc::new(NoTickets);
+    }
     // The first packets have this suite, whatever the listener allows for the rest.
     let initial = TLS13_AES_128_GCM_SHA256.tls13().and_then(|suite| suite.quic_suite());
     let tls = match initial {
@@ -64,10 +89,18 @@ pub fn of_connections(
     let token_key = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&derived(secret, b"tokens"));
     let mut config = ServerConfig::new(Arc::new(tls), Arc::new(token_key));
     config.transport_config(Arc::new(transport(max_concurrent_streams)));
+    let mut tokens = ValidationTokenConfig::default();
+    tokens.log(used_tokens).sent(TOKENS_OF_CLIENT);
+    config.validation_token_config(tokens);
     config.max_incoming(MAX_WAITING);
     config.incoming_buffer_size(WAITING_BYTES_OF_CLIENT);
     config.incoming_buffer_size_total(WAITING_BYTES);
     Ok(config)
+}
+
+/// The sessions of a listener whose clients may send early data.
+pub fn early_sessions() -> SessionCache {
+    SessionCache::new(EARLY_SESSIONS, EARLY_SESSION_TIME)
 }
 
 fn transport(max_concurrent_streams: u32) -> TransportConfig {
@@ -82,6 +115,24 @@ fn transport(max_concurrent_streams: u32) -> TransportConfig {
         .max_idle_timeout(SILENCE.try_into().ok())
         .keep_alive_interval(Some(KEEP_ALIVE));
     transport
+}
+
+impl ProducesTickets for NoTickets {
+    fn enabled(&self) -> bool {
+        false
+    }
+
+    fn lifetime(&self) -> u32 {
+        0
+    }
+
+    fn encrypt(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn decrypt(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 impl ConnectionIdGenerator for RandomIds {

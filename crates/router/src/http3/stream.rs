@@ -2,20 +2,24 @@
 //! windows allow.
 //!
 //! A client that takes nothing for `send_timeout` loses the stream. A slow connection that many responses share moves each
-//! of them only now and then: while others move, a stream may wait [`PATIENCE`] times as long.
+//! of them only now and then: while others move, a stream may wait [`PATIENCE`] times as long, and without a limit for more
+//! urgent ones.
 
-use crate::connection::framing::{content_length, has_body, make_final};
+use crate::connection::framing::{content_length, drop_from_trailers, has_body, make_final};
+use crate::connection::priority::PriorityField;
 use crate::connection::rejection::{log_closed, log_refused};
 use crate::connection::{request_head, response_head};
 use crate::http3::clock::{OpenStream, QuicClock};
 use crate::http3::request_body::RequestBody;
+use crate::http3::send_order::Place;
 use crate::http3::stream_clock::StreamClock;
 use crate::http3::transport::{Bidirectional, Sending, Transport};
 use crate::net::peer::Peer;
 use bytes::Bytes;
 use h3::error::{Code, StreamError};
 use h3::server::{RequestResolver, RequestStream};
-use http::header::EXPECT;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
 use http::{Method, Request, Response};
 use hyper::body::Body;
 use std::cell::Cell;
@@ -24,7 +28,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Poll, ready};
 use tokio::time::timeout;
 
 /// A request whose head has not been read yet.
@@ -34,6 +38,8 @@ pub struct Arriving {
     /// Ready when the client has cancelled the response, or has confirmed all of it, or has left.
     left: Pin<Box<dyn Future<Output = ()>>>,
     is_answered: Rc<Cell<bool>>,
+    number: u64,
+    rank: Rc<Cell<i32>>,
 }
 
 /// Why a response is not sent to its end.
@@ -44,10 +50,18 @@ enum Broken {
     Reset(Code),
 }
 
-type Send = RequestStream<Sending, Bytes>;
+/// Sends a response in its turn.
+struct Sender<'c> {
+    connection: &'c QuicClock,
+    place: Place<'c>,
+    stream: &'c mut SendHalf,
+}
+
+type SendHalf = RequestStream<Sending, Bytes>;
 
 /// How many times `send_timeout` a stream may wait while other streams of the connection move.
 const PATIENCE: u32 = 8;
+const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
 /// The most bytes of a frame.
 const FRAME_BYTES: usize = 16 * 1024;
 
@@ -61,7 +75,8 @@ impl Arriving {
         resolve: impl FnOnce(Bidirectional) -> RequestResolver<Transport, Bytes>,
     ) -> Arriving {
         let (left, is_answered) = (Box::pin(stream.cancelled()), stream.is_answered());
-        Arriving { open, resolver: resolve(stream), left, is_answered }
+        let (number, rank) = (stream.number(), stream.rank());
+        Arriving { open, resolver: resolve(stream), left, is_answered, number, rank }
     }
 
     /// Reads the head, and answers the request. `answer` makes the response.
@@ -70,7 +85,7 @@ impl Arriving {
         B: Body<Data = Bytes, Error = io::Error>,
         F: Future<Output = Response<B>>,
     {
-        let Arriving { open, resolver, mut left, is_answered } = self;
+        let Arriving { open, resolver, mut left, is_answered, number, rank } = self;
         let resolved = match timeout(open.connection().header_read_timeout(), resolver.resolve_request()).await {
             Ok(resolved) => resolved,
             Err(_) => return log_closed(&peer, "the head of a request took too long: its stream is reset"),
@@ -97,12 +112,14 @@ impl Arriving {
         let refusal = request_head::check_no_connection_fields(&head.headers)
             .and_then(|()| request_head::normalise(&mut head))
             .err();
-        let expects_continue =
-            head.headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-        let clock = Rc::new(StreamClock::new(refusal, expects_continue));
+        if !open.connection().is_confirmed() && !confirm(&mut head, open.connection(), &mut left).await {
+            return open.was_cancelled();
+        }
+        let clock = Rc::new(StreamClock::new(refusal, request_head::expects_continue(&head.headers)));
         let length = content_length(&head.headers);
         let body = RequestBody::new(receive, length, Rc::clone(&clock)).await;
         let method = head.method.clone();
+        let requested = PriorityField::of(&head.headers);
         let response = {
             let mut answer = pin!(answer(peer, Rc::clone(&clock), Request::from_parts(head, body)));
             tokio::select! {
@@ -117,7 +134,12 @@ impl Arriving {
             _ if clock.is_malformed() => send.stop_stream(Code::H3_MESSAGE_ERROR),
             None => open.was_cancelled(),
             Some(response) => {
-                match respond(open.connection(), &clock, &method, &mut send, &mut left, response).await {
+                let changed = PriorityField::of(response.headers());
+                let place = open.connection().send_order().place(number, requested, changed, rank);
+                let mut sender = Sender { connection: open.connection(), place, stream: &mut send };
+                let responded = respond(&mut sender, &clock, &method, &mut left, response).await;
+                drop(sender);
+                match responded {
                     // The end of the connection must not overtake the response.
                     Ok(()) => drop(timeout(open.connection().send_timeout() * PATIENCE, left).await),
                     Err(Broken::ClientLeft) => {
@@ -133,7 +155,7 @@ impl Arriving {
 }
 
 /// Sends interim responses until this is dropped. A client that does not take one gets no more of them.
-async fn send_interim_responses(clock: &StreamClock, send: &mut Send) -> Infallible {
+async fn send_interim_responses(clock: &StreamClock, send: &mut SendHalf) -> Infallible {
     loop {
         let response = clock.next_interim().await;
         if let Err(error) = send.send_response(response).await {
@@ -143,12 +165,26 @@ async fn send_interim_responses(clock: &StreamClock, send: &mut Send) -> Infalli
     }
 }
 
+/// Treats a request that came before the handshake was complete (RFC 8470): the server may be asked for it once more by
+/// another, with a copy of it. A method that changes nothing is answered, and marked for the application; others wait for the end of the
+/// handshake. `false` if the client leaves before.
+async fn confirm(head: &mut Parts, connection: &QuicClock, left: &mut Pin<Box<dyn Future<Output = ()>>>) -> bool {
+    if head.method.is_safe() {
+        head.headers.insert(EARLY_DATA, HeaderValue::from_static("1"));
+        return true;
+    }
+    tokio::select! {
+        biased;
+        () = connection.until_confirmed() => true,
+        () = left => false,
+    }
+}
+
 /// Sends the response. The request ends when its body is dropped.
 async fn respond<B>(
-    connection: &QuicClock,
+    sender: &mut Sender<'_>,
     clock: &StreamClock,
     method: &Method,
-    send: &mut Send,
     left: &mut Pin<Box<dyn Future<Output = ()>>>,
     response: Response<B>,
 ) -> Result<(), Broken>
@@ -156,24 +192,23 @@ where
     B: Body<Data = Bytes, Error = io::Error>,
 {
     while let Some(response) = clock.take_interim() {
-        sent(connection, send.send_response(response)).await?;
+        sender.send_head(response).await?;
     }
     let (mut head, body) = response.into_parts();
     make_final(&mut head.status);
     let has_body = has_body(method, head.status) && !body.is_end_stream();
     let head = response_head::of(head, &body, method);
     let length = content_length(head.headers());
-    sent(connection, send.send_response(head)).await?;
+    sender.send_head(head).await?;
     if has_body {
-        send_body(connection, send, left, pin!(body), length).await?;
+        send_body(sender, left, pin!(body), length).await?;
     }
-    sent(connection, send.finish()).await
+    sender.finish().await
 }
 
 /// Sends a body of this length, if it is known. A body that is longer is cut there, as with HTTP/1.
 async fn send_body<B>(
-    connection: &QuicClock,
-    send: &mut Send,
+    sender: &mut Sender<'_>,
     left: &mut Pin<Box<dyn Future<Output = ()>>>,
     mut body: Pin<&mut B>,
     length: Option<u64>,
@@ -190,8 +225,13 @@ where
         let mut data = match frame.await? {
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(data) => data,
-                // Trailers are dropped, as with HTTP/1.
-                Err(_) => continue,
+                Err(frame) => match frame.into_trailers() {
+                    Ok(mut trailers) if missing.is_none_or(|missing| missing == 0) => {
+                        drop_from_trailers(&mut trailers);
+                        return sender.send_trailers(trailers).await;
+                    }
+                    _ => continue,
+                },
             },
             Some(Err(error)) => {
                 tracing::debug!(%error, "a response broke off");
@@ -208,10 +248,7 @@ where
             *missing -= data.len() as u64;
         }
         while !data.is_empty() {
-            let portion = data.split_to(data.len().min(FRAME_BYTES));
-            let length = portion.len();
-            sent(connection, send.send_data(portion)).await?;
-            connection.count_sent(length);
+            sender.send_data(data.split_to(data.len().min(FRAME_BYTES))).await?;
         }
         if missing == Some(0) || missing.is_none() && body.is_end_stream() {
             return Ok(());
@@ -219,14 +256,47 @@ where
     }
 }
 
+// === impl Sender ===
+
+impl Sender<'_> {
+    async fn send_head(&mut self, head: Response<()>) -> Result<(), Broken> {
+        sent(self.connection, &self.place, self.stream.send_response(head)).await
+    }
+
+    async fn send_data(&mut self, data: Bytes) -> Result<(), Broken> {
+        let length = data.len();
+        sent(self.connection, &self.place, self.stream.send_data(data)).await?;
+        self.connection.count_sent(length);
+        Ok(())
+    }
+
+    async fn send_trailers(&mut self, trailers: HeaderMap) -> Result<(), Broken> {
+        sent(self.connection, &self.place, self.stream.send_trailers(trailers)).await
+    }
+
+    async fn finish(&mut self) -> Result<(), Broken> {
+        sent(self.connection, &self.place, self.stream.finish()).await
+    }
+}
+
 /// Waits until QUIC has taken bytes.
-async fn sent(connection: &QuicClock, sending: impl Future<Output = Result<(), StreamError>>) -> Result<(), Broken> {
+async fn sent(
+    connection: &QuicClock,
+    place: &Place<'_>,
+    sending: impl Future<Output = Result<(), StreamError>>,
+) -> Result<(), Broken> {
     let mut sending = pin!(sending);
+    let mut in_turn = poll_fn(|context| {
+        ready!(place.poll(context));
+        let polled = sending.as_mut().poll(context);
+        place.tried(polled.is_ready(), context);
+        polled
+    });
     // Most are taken at once, without a timer.
-    let first = poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await;
+    let first = poll_fn(|context| Poll::Ready(Pin::new(&mut in_turn).poll(context))).await;
     let result = match first {
         Poll::Ready(result) => Some(result),
-        Poll::Pending => wait(connection, sending).await,
+        Poll::Pending => wait(connection, place, Pin::new(&mut in_turn)).await,
     };
     match result {
         Some(Ok(())) => Ok(()),
@@ -241,13 +311,18 @@ async fn sent(connection: &QuicClock, sending: impl Future<Output = Result<(), S
     }
 }
 
-async fn wait<T>(connection: &QuicClock, mut sending: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-    for _ in 0..PATIENCE {
+async fn wait<T>(
+    connection: &QuicClock,
+    place: &Place<'_>,
+    mut sending: Pin<&mut impl Future<Output = T>>,
+) -> Option<T> {
+    let mut patience = PATIENCE;
+    while patience > 0 {
         let before = connection.sent();
         match timeout(connection.send_timeout(), sending.as_mut()).await {
             Ok(result) => return Some(result),
             Err(_) if connection.sent() == before => return None,
-            Err(_) => {}
+            Err(_) => patience -= u32::from(!place.is_behind()),
         }
     }
     None

@@ -46,6 +46,9 @@ pub struct Sending {
     has_ended: bool,
     /// Whether a response is made for it. If not, h3 may have refused the head with a response of its own.
     is_answered: Rc<Cell<bool>>,
+    /// The rank among the streams, and the one that quinn knows.
+    rank: Rc<Cell<i32>>,
+    known_rank: i32,
 }
 
 /// The client's direction of a stream.
@@ -95,7 +98,7 @@ impl Connection<Bytes> for Transport {
         }));
         let (send, receive) = streams.map_err(of_connection)?;
         let receive = self.receiving(receive, Frames::of_request());
-        Poll::Ready(Ok(Bidirectional { send: Sending::new(send), receive }))
+        Poll::Ready(Ok(Bidirectional { send: Sending::new(send, 0), receive }))
     }
 
     fn opener(&self) -> Opener {
@@ -117,7 +120,8 @@ impl OpenStreams<Bytes> for Transport {
             let connection = connection.clone();
             Box::pin(async move { connection.open_uni().await })
         }));
-        Poll::Ready(stream.map(Sending::new).map_err(of_stream))
+        // The connection's own streams go first.
+        Poll::Ready(stream.map(|stream| Sending::new(stream, i32::MAX)).map_err(of_stream))
     }
 
     fn close(&mut self, code: Code, reason: &[u8]) {
@@ -180,6 +184,18 @@ impl Bidirectional {
     }
 }
 
+impl Bidirectional {
+    /// Its rank among the streams: bytes of a greater one go first.
+    pub fn rank(&self) -> Rc<Cell<i32>> {
+        Rc::clone(&self.send.rank)
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.send.stream.id().into()
+    }
+}
+
 impl BidiStream<Bytes> for Bidirectional {
     type SendStream = Sending;
     type RecvStream = Receiving;
@@ -230,14 +246,26 @@ impl RecvStream for Bidirectional {
 // === impl Sending ===
 
 impl Sending {
-    fn new(stream: quinn::SendStream) -> Sending {
-        let is_answered = Rc::new(Cell::new(false));
-        Sending { stream, unsent: Vec::new(), wrote: false, has_ended: false, is_answered }
+    fn new(stream: quinn::SendStream, rank: i32) -> Sending {
+        Sending {
+            stream,
+            unsent: Vec::new(),
+            wrote: false,
+            has_ended: false,
+            is_answered: Rc::default(),
+            rank: Rc::new(Cell::new(rank)),
+            known_rank: 0,
+        }
     }
 }
 
 impl SendStream<Bytes> for Sending {
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
+        if self.known_rank != self.rank.get() {
+            self.known_rank = self.rank.get();
+            // It fails only for a stream that has ended.
+            let _ = self.stream.set_priority(self.known_rank);
+        }
         while let Some(first) = self.unsent.first_mut() {
             while first.has_remaining() {
                 let written =
@@ -308,6 +336,7 @@ impl RecvStream for Receiving {
                 Some(chunk) => {
                     let read = self.frames.read(chunk.bytes);
                     self.clock.charge(self.frames.take_cost());
+                    self.frames.take_priorities().for_each(|update| self.clock.send_order().update(update));
                     match read {
                         Ok(()) => {}
                         // h3 takes it for a client that gave up: the request is reset.

@@ -5,6 +5,7 @@ use super::tls::Negotiated;
 use super::transport::Accepted;
 use howdah_config::Scheme;
 use std::cell::Cell;
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -39,41 +40,38 @@ impl Peer {
     /// When the client has left already.
     pub fn of(accepted: &Accepted, listener: u64) -> io::Result<Peer> {
         Ok(match accepted {
-            Accepted::Tcp(stream, remote) => {
-                let local = stream.local_addr()?;
-                Peer {
-                    remote_addr: remote.ip().to_canonical().to_string().into(),
-                    remote_port: remote.port().to_string(),
-                    server_addr: local.ip().to_canonical().to_string(),
-                    server_port: local.port().to_string(),
-                    listener,
-                    tls: None,
-                    front: None,
-                    handshake: Cell::new(None),
-                }
-            }
-            Accepted::Unix(_, path) => Peer {
-                remote_addr: "unix:".into(),
-                remote_port: String::new(),
-                server_addr: format!("unix:{path}"),
-                server_port: String::new(),
-                listener,
-                tls: None,
-                front: None,
-                handshake: Cell::new(None),
-            },
+            Accepted::Tcp(stream, remote) => Peer::between(*remote, stream.local_addr()?, listener),
+            Accepted::Unix(_, path) => Peer::of_unix_socket(path, listener),
         })
     }
 
     /// Both ends of a connection of QUIC, on this listener.
     pub fn of_quic(remote: SocketAddr, local: SocketAddr, tls: Negotiated, listener: u64) -> Peer {
+        Peer { tls: Some(tls), ..Peer::between(remote, local, listener) }
+    }
+
+    /// Both ends of a connection to this socket.
+    pub fn of_unix_socket(path: impl Display, listener: u64) -> Peer {
+        Peer {
+            remote_addr: "unix:".into(),
+            remote_port: String::new(),
+            server_addr: format!("unix:{path}"),
+            server_port: String::new(),
+            listener,
+            tls: None,
+            front: None,
+            handshake: Cell::new(None),
+        }
+    }
+
+    fn between(remote: SocketAddr, local: SocketAddr, listener: u64) -> Peer {
         Peer {
             remote_addr: remote.ip().to_canonical().to_string().into(),
             remote_port: remote.port().to_string(),
             server_addr: local.ip().to_canonical().to_string(),
             server_port: local.port().to_string(),
             listener,
-            tls: Some(tls),
+            tls: None,
             front: None,
             handshake: Cell::new(None),
         }
@@ -84,12 +82,23 @@ impl Peer {
         Peer {
             remote_addr: remote.ip().to_canonical().to_string().into(),
             remote_port: remote.port().to_string(),
+            tls: self.tls.clone(),
+            handshake: Cell::new(self.handshake.take()),
+            ..self.described_by(None)
+        }
+    }
+
+    /// The same ends, as a web server in front describes the client.
+    pub fn described_by(&self, front: Option<Front>) -> Peer {
+        Peer {
+            remote_addr: Rc::clone(&self.remote_addr),
+            remote_port: self.remote_port.clone(),
             server_addr: self.server_addr.clone(),
             server_port: self.server_port.clone(),
             listener: self.listener,
-            tls: self.tls.clone(),
-            front: None,
-            handshake: Cell::new(self.handshake.take()),
+            tls: None,
+            front,
+            handshake: Cell::new(None),
         }
     }
 

@@ -41,6 +41,7 @@ use crate::request::incoming::IncomingBody;
 use crate::request::record::numbers::RequestNumbers;
 use bytes::Bytes;
 use howdah_channel::Counters;
+use howdah_config::Listener;
 use howdah_metrics::labels::{Cause, NameId};
 use howdah_metrics::layout::Scalar;
 use howdah_metrics::recorder::Recorder;
@@ -312,14 +313,13 @@ async fn serve_http3(
     count(Scalar::Accepted);
     let _closed = CountsOnDrop(Scalar::Closed);
     let (client, began) = (handshake.remote(), Instant::now());
-    let connection = match handshake.complete().await {
-        Ok(connection) => connection,
+    let (connection, completion) = match handshake.begin().await {
+        Ok(begun) => begun,
         Err(reason) => {
             count(Scalar::TlsFailed);
             return tracing::debug!(%client, reason, "a QUIC handshake failed");
         }
     };
-    count(Scalar::Tls13);
     let local = SocketAddr::new(connection.local_ip().unwrap_or(local.ip()), local.port());
     let negotiated = Negotiated::of_quic(connection.peer_identity());
     let peer = Peer::of_quic(connection.remote_address(), local, negotiated, listener);
@@ -330,6 +330,25 @@ async fn serve_http3(
         let http = &view.configuration().settings.http;
         Rc::new(QuicClock::new(Arc::clone(thread.load()), listener, is_draining, http))
     };
+    match completion {
+        None => count(Scalar::Tls13),
+        Some(completion) => {
+            clock.expect_early_data();
+            let clock = Rc::clone(&clock);
+            spawn_local(async move {
+                match completion.complete().await {
+                    Ok(()) => {
+                        count(Scalar::Tls13);
+                        clock.confirm();
+                    }
+                    Err(reason) => {
+                        count(Scalar::TlsFailed);
+                        tracing::debug!(%client, reason, "a QUIC handshake failed");
+                    }
+                }
+            });
+        }
+    }
     let _registered = thread.connections.register(Rc::clone(&clock) as Rc<dyn ConnectionClock>);
     let dispatcher = Rc::clone(&thread.dispatcher);
     let answer = move |peer, clock, request: Request<Http3Body>| {
@@ -353,9 +372,13 @@ async fn serve_fastcgi(thread: &Rc<Thread>, transport: Transport, peer: Peer) {
     fastcgi_listener::connection::serve(clock, transport, peer, thread.limit.max(), answer).await;
 }
 
+fn has_early_data(listener: Option<&Listener>) -> bool {
+    listener.and_then(|listener| listener.http3).is_some_and(|http3| http3.early_data)
+}
+
 /// Sets the settings of connections. A configuration without a suite for QUIC was refused before.
-fn configure_quic(listener: &QuicListener, tls: &ServerConfig, streams: u32) {
-    if let Err(error) = listener.configure(tls, streams) {
+fn configure_quic(listener: &QuicListener, tls: &ServerConfig, streams: u32, early_data: bool) {
+    if let Err(error) = listener.configure(tls, streams, early_data) {
         tracing::error!(%error, "a listener cannot have HTTP/3: its TLS has no suite for it");
     }
 }
@@ -394,8 +417,10 @@ impl Thread {
                 let view = self.dispatcher.views.active();
                 let streams = view.configuration().settings.http.http2.max_concurrent_streams;
                 let quic_listeners = self.quic_listeners.borrow();
-                let known = configs.iter().filter_map(|(id, config)| Some((quic_listeners.get(id)?, config)));
-                known.for_each(|(listener, config)| configure_quic(listener, config, streams));
+                let known = configs.iter().filter_map(|(id, config)| Some((id, quic_listeners.get(id)?, config)));
+                known.for_each(|(id, listener, config)| {
+                    configure_quic(listener, config, streams, has_early_data(view.listener(*id)));
+                });
             }
             ThreadCommand::WarmUp(order) => {
                 let (id, port) = (order.generation.id, self.ports.port(&order.generation));
@@ -474,14 +499,16 @@ impl Thread {
         let is_own = |id: u64| id % self.loads.len() as u64 == self.index as u64;
         for (id, socket) in new.quic_sockets.iter().filter(|(id, _)| is_own(**id)) {
             let Some(tls) = new.snapshot.tls.get(id) else { continue };
+            let index = new.snapshot.listeners.get(id);
+            let early_data = has_early_data(index.map(|index| &new.snapshot.configuration.listeners[*index]));
             if let Some(listener) = listeners.get(id) {
-                configure_quic(listener, tls, streams);
+                configure_quic(listener, tls, streams, early_data);
                 continue;
             }
             let opened = socket.try_clone().and_then(|socket| QuicListener::open(socket, self.quic_secret));
             match opened.and_then(|listener| Ok((listener.local_addr()?, listener))) {
                 Ok((local, mut listener)) => {
-                    configure_quic(&listener, tls, streams);
+                    configure_quic(&listener, tls, streams, early_data);
                     let (thread, id) = (Rc::clone(self), *id);
                     let permitting = Rc::clone(self);
                     let serve = move |handshake, permit| serve_http3(Rc::clone(&thread), handshake, local, id, permit);

@@ -33,7 +33,6 @@ use howdah_protocol::messages::warm_up::{LONGEST_WARM_UP, WarmUpRequest};
 use http::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -258,10 +257,7 @@ fn peer(request: &WarmUpRequest) -> Peer {
         remote_port: "0".into(),
         server_addr: CLIENT.into(),
         server_port: if request.https { "443" } else { "80" }.into(),
-        listener: 0,
-        tls: None,
-        front: None,
-        handshake: Cell::new(None),
+        ..Peer::of_unix_socket(CLIENT, 0)
     }
 }
 

@@ -23,6 +23,7 @@ mod tickets;
 
 pub use certificates::{CertificatePems, certified_key};
 pub use handshake::{HandshakeError, Negotiated, handshake};
+pub use sessions::SessionCache;
 
 use crate::report::SupervisorLink;
 use howdah_config::{CipherSuite, Configuration, KeyExchangeGroup, Tickets, Tls, TlsPolicy, TlsVersions};
@@ -33,7 +34,6 @@ use rustls::crypto::{CryptoProvider, SupportedKxGroup, ring as provider};
 use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
 use server_name::CertificateResolver;
-use sessions::SessionCache;
 use std::borrow::Cow;
 use std::sync::Arc;
 use tickets::SessionTickets;

@@ -320,7 +320,7 @@ fn open_quic_sockets(
     ids: &[u64],
     listeners: &mut Listeners,
 ) -> Result<BTreeMap<u64, u64>, String> {
-    let with_http3 = configuration.listeners.iter().zip(ids).filter(|(listener, _)| listener.http3);
+    let with_http3 = configuration.listeners.iter().zip(ids).filter(|(listener, _)| listener.http3.is_some());
     let sockets = with_http3.map(|(listener, id)| {
         let socket = listeners.find_or_open_quic(*id);
         socket.map(|socket| (*id, socket)).map_err(|problem| format!("listeners/{}: {problem}", listener.address))

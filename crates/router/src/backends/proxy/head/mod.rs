@@ -130,7 +130,7 @@ pub fn response(mut head: response::Parts, len: Option<u64>, request: &Parts) ->
         head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
     } else if let Some(trailer) = trailer
         && has_body
-        && (request.version == Version::HTTP_2 || accepts_trailers(&request.headers))
+        && (matches!(request.version, Version::HTTP_2 | Version::HTTP_3) || accepts_trailers(&request.headers))
     {
         head.headers.insert(TRAILER, trailer);
     }

@@ -1,4 +1,4 @@
-//! The priority of a response (RFC 9218): the field `Priority` of a request, of a response, and of a PRIORITY_UPDATE frame.
+//! The field `Priority` of a request, of a response, and of a PRIORITY_UPDATE frame.
 //!
 //! The field is a dictionary of structured fields (RFC 9651). One that is not is ignored, and so are members that are
 //! unknown, or have another type or a value out of their range.

@@ -24,79 +24,15 @@ from support.http.http3 import (
     encode,
     frame,
     integer,
+    take_integer,
 )
+from support.http.http3_site import config, connect, fill, log_lines, start, with_certificates
 from support.http.tls import Authority
 from support.http.upstream import Upstream, answers, ok
 from support.server import Howdah, stop_all
 from support.waiting import wait_for
 
-
-def targets(folder: Folder) -> dict:
-    return {"direct": {"root": str(folder.root)}, "front": {"root": str(folder.root), "script": "index.php"}}
-
-
-def config(folder: Folder, http=None, listener=None, application=None, tls=None, **more) -> dict:
-    tls = {"certificate": "shop", **(tls or {})}
-    return {
-        "listeners": {"127.0.0.1:{port}": {"pass": "routes", "tls": tls, "http3": True, **(listener or {})}},
-        "routes": [
-            {"match": {"uri": ["*.php", "*.php/*"]}, "action": {"pass": "applications/app/direct"}},
-            {"action": {"share": f"{folder.root}$uri", "fallback": {"pass": "applications/app/front"}}},
-        ],
-        "applications": {"app": {"type": "php", "processes": 2, "targets": targets(folder), **(application or {})}},
-        "access_log": {"path": f"{folder.scratch}/access.log", "format": "$remote_addr $request_line $status $body_bytes_sent"},
-        "settings": {"http": http or {}},
-        **more,
-    }
-
-
-def fill(folder: Folder) -> Folder:
-    folder.php("index.php", "echo json_encode($_SERVER);")
-    folder.php("length.php", "echo $_SERVER['CONTENT_LENGTH'] ?? '-', ' ', strlen(file_get_contents('php://input'));")
-    folder.php("mark.php", "touch(SCRATCH . '/ran'); echo strlen(file_get_contents('php://input'));")
-    folder.php("hash.php", "echo hash_file('sha256', 'php://input');")
-    folder.php("large.php", "for ($i = 0; $i < 64; $i++) { echo str_repeat(chr(65 + $i % 26), 32768); }")
-    folder.php("slow.php", "touch(SCRATCH . '/running'); await(SCRATCH . '/go'); echo 'done';")
-    folder.php("hints.php", "header('Link: </a.css>; rel=preload'); headers_send(103); header_remove('Link'); echo 'done';")
-    folder.php("early.php", "echo 'begun'; while (ob_get_level()) { ob_end_flush(); } flush(); await(SCRATCH . '/go'); echo ' done';")
-    folder.php("broken.php", "ob_end_clean(); echo 'short'; flush(); posix_kill(getmypid(), SIGKILL);")
-    folder.write("file.txt", "0123456789" * 1000)
-    return folder
-
-
-def with_certificates(folder, authority: Authority, **names: tuple[str, ...]):
-    """A state directory with a certificate for each name."""
-    state = folder / "state"
-    (state / "certs").mkdir(parents=True)
-    for name, hosts in names.items():
-        (state / "certs" / name).write_text(authority.bundle(*hosts))
-    return state
-
-
-def start(configuration, state, folder) -> Howdah:
-    control = folder / "control.sock"
-    server = Howdah.run(configuration, "--state-dir", str(state), "--control", f"unix:{control}")
-    server.control = control
-    return server
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture
-def begin(authority, folder, tmp_path):
-    """Starts a server of the test's own."""
-    servers = []
-
-    def begin(**options) -> Howdah:
-        state = with_certificates(tmp_path, authority, shop=("shop.example", "127.0.0.1"), other=("other.example",))
-        servers.append(start(config(fill(folder), **options), state, tmp_path))
-        return servers[-1]
-
-    yield begin
-    stop_all(servers)
+ENABLE_CONNECT_PROTOCOL = 8
 
 
 @pytest.fixture(scope="module")
@@ -120,15 +56,6 @@ def server(shared_folder, authority, tmp_path_factory):
 def client(server):
     with connect(server) as client:
         yield client
-
-
-def connect(server: Howdah, **how) -> Http3Connection:
-    return Http3Connection((server.host, server.port), **{"name": "shop.example", **how})
-
-
-def log_lines(folder: Folder) -> list[str]:
-    file = folder.scratch / "access.log"
-    return file.read_text().splitlines() if file.exists() else []
 
 
 # --- One view of a request
@@ -229,6 +156,26 @@ def test_an_upstream_gets_http_1(begin, folder):
         assert (request.line, request.header("host"), request.body) == ("POST /a?b HTTP/1.1", "shop.example", b"body")
 
 
+def test_trailers_of_an_upstream_come_behind_the_body(begin):
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
+    bodies = {"/body": b"5\r\nhello\r\n", "/empty": b"", "/large": b"8000\r\n" + b"x" * 0x8000 + b"\r\n"}
+
+    def handle(visit):
+        while request := visit.request():
+            visit.send(head, bodies[request.line.split()[1]])
+            visit.send(b"0\r\nX-Sum: 1\r\nSet-Cookie: a=b\r\nContent-Length: 3\r\nX-Other: 2\r\n\r\n")
+
+    with Upstream(handle) as upstream:
+        server = begin(routes=[{"action": {"proxy": upstream.url}}])
+        with connect(server) as client:
+            for path, chunk in bodies.items():
+                stream = client.request(path)
+                assert dict(stream.heads[0])["trailer"] == "X-Sum" and stream.ended
+                assert stream.heads[1:] == [[("x-sum", "1"), ("x-other", "2")]], path
+                assert stream.body == b"".join(chunk.split(b"\r\n")[1:2])
+            assert client.request("/body", method="HEAD").ended
+
+
 # --- Strictness and failures
 
 
@@ -292,6 +239,20 @@ def test_connect_is_not_allowed(client):
     stream = client.open()
     client.send(stream, frame(HEADERS, encode([(":method", "CONNECT"), (":authority", "shop.example:443")])), ends=True)
     assert client.finish(stream).status == 405
+
+
+def test_a_websocket_is_refused(client):
+    """The library of HTTP/3 does not know them: clients are not asked to try."""
+    head = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "https"), (":path", "/"), (":authority", "shop.example")]
+    stream = client.open()
+    client.send(stream, frame(HEADERS, encode(head)))
+    assert client.finish(stream).reset == MESSAGE_ERROR
+    settings = next(data for data in client.from_server.values() if data[:1] == bytes([CONTROL]))
+    at, end, found = 3, 3 + settings[2], {}
+    while at < end:
+        name, at = take_integer(settings, at)
+        found[name], at = take_integer(settings, at)
+    assert found.get(ENABLE_CONNECT_PROTOCOL, 0) == 0, found
 
 
 def test_a_head_has_the_limits_of_http_1(client):
@@ -572,7 +533,7 @@ def test_the_access_log_and_the_status_know_it(begin, folder):
     ("listener", "problem"),
     [
         ({"tls": None, "http3": True}, "HTTP/3 is always encrypted"),
-        ({"http3": "yes"}, "expected true or false"),
+        ({"http3": "yes"}, "expected true, false or an object"),
         ({"tls": {"certificate": "shop", "conf_commands": {"MaxProtocol": "TLSv1.2"}}, "http3": True}, "HTTP/3 needs TLS 1.3"),
     ],
 )
