@@ -42,9 +42,10 @@ class OneHowdah:
             (self.folder / name).write_text(text)
 
     def start(self, passes, *, cores=None, **configuration):
-        """Starts it with a listener for each of `passes`, {name: the listener's "pass"}. Returns {name: base URL}."""
+        """Starts it with a listener for each of `passes`, {name: the listener, or its "pass"}. Returns {name: base URL}."""
         ports = {name: free_port() for name in passes}
-        listeners = {f"127.0.0.1:{port}": {"pass": passes[name]} for name, port in ports.items()}
+        options = {name: listener if isinstance(listener, dict) else {"pass": listener} for name, listener in passes.items()}
+        listeners = {f"127.0.0.1:{port}": options[name] for name, port in ports.items()}
         config_file, log = self.folder / "config.json", self.folder / "log"
         config_file.write_text(json.dumps({"listeners": listeners, **configuration}))
         self.process = process_tree.start(
