@@ -28,6 +28,9 @@ SERVERS = ("howdah run", "howdah serve", "target/release/howdah serve")
 WATCHES = {"howdah top": "shop", "howdah dashboard": "^dashboard http"}
 # Commands about an application in worker mode.
 WORKER_MODE = ("howdah leaks",)
+# Commands that record for some seconds, and for how many here.
+RECORDING = re.compile(r"^(howdah (?:leaks|profile) \w+)( --seconds \d+)?")
+SHORT_RECORDING = r"\1 --seconds 2"
 # The synopsis of a command is not a command.
 SYNOPSIS = {"howdah serve [DIR] [OPTIONS]"}
 # It takes minutes; tests/lab runs labs.
@@ -68,7 +71,7 @@ def commands(page: Path) -> list[str]:
         if number < len(lines) and lines[number].strip().startswith("howdah: "):
             continue
         if command not in SYNOPSIS | LONG:
-            found.append(command)
+            found.append(RECORDING.sub(SHORT_RECORDING, command))
     return found
 
 
