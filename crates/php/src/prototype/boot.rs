@@ -10,7 +10,7 @@ use crate::worker::sampler::Sampling;
 use crate::worker::stderr::Stderr;
 use howdah_channel::WorkerChannel;
 use howdah_protocol::child::parent_death::die_with_supervisor;
-use howdah_protocol::messages::prototype::{PoolBoot, PrototypeBoot, WorkerScript};
+use howdah_protocol::messages::prototype::{BootDescriptors, PoolBoot, PrototypeBoot, WorkerScript};
 use howdah_protocol::sockets::control_socket::ControlSocket;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::getppid;
@@ -47,23 +47,10 @@ pub struct WorkerPool {
 ///
 /// # Errors
 /// A sentence for the operator.
-pub fn boot_php(
-    boot: &PrototypeBoot,
-    control: &ControlSocket,
-    mut descriptors: Vec<OwnedFd>,
-) -> Result<Loaded, String> {
-    let too_few =
-        || "the boot message came without its descriptors: standard error, the files of samples, the channels' memory";
-    let before_channels = if boot.slow_log.is_some() { 3 } else { 2 };
-    if descriptors.len() < before_channels + boot.pools.len() {
-        return Err(too_few().into());
-    }
-    let bells = descriptors.split_off(before_channels + boot.pools.len());
-    let channels = descriptors.split_off(before_channels);
-    let slow_log = boot.slow_log.and_then(|slow| Some((descriptors.pop()?, slow)));
-    let profile = descriptors.pop().ok_or_else(too_few)?;
-    let sampling = Sampling { profile, slow_log, has_limit: boot.timeout_ms.is_some() };
-    let pools = attach(&boot.pools, &channels, bells).map_err(|error| format!("cannot map a channel: {error}"))?;
+pub fn boot_php(boot: &PrototypeBoot, control: &ControlSocket, descriptors: BootDescriptors) -> Result<Loaded, String> {
+    let BootDescriptors { stderr, profile, slow_log, channels, bells } = descriptors;
+    let sampling = Sampling { profile, slow_log: slow_log.zip(boot.slow_log), has_limit: boot.timeout_ms.is_some() };
+    let pools = attach(&boot.pools, &channels, &bells).map_err(|error| format!("cannot map a channel: {error}"))?;
     // The pidfd before the change of user: then the supervisor may belong to another user.
     let parent = rustix::process::getppid().ok_or("the supervisor is gone")?;
     let pidfd = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())
@@ -98,13 +85,13 @@ pub fn boot_php(
     }
     let opcache = start_php(boot)?;
     // Until now the supervisor has read standard error, for its answer about the start.
-    let stderr = Stderr::begin(descriptors.swap_remove(0));
+    let stderr = Stderr::begin(stderr);
     let stderr = stderr.map_err(|error| format!("cannot set standard error: {error}"))?;
     Ok(Loaded { pools, sampling, supervisor, stderr, opcache })
 }
 
 /// Attaches to the channels. The pools share the eventfds of the router's threads.
-fn attach(pools: &[PoolBoot], channels: &[OwnedFd], bells: Vec<OwnedFd>) -> io::Result<Vec<WorkerPool>> {
+fn attach(pools: &[PoolBoot], channels: &[OwnedFd], bells: &[OwnedFd]) -> io::Result<Vec<WorkerPool>> {
     let attach = |(pool, memory): (&PoolBoot, &OwnedFd)| {
         let bells = bells.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>()?;
         let channel = WorkerChannel::attach(memory, pool.geometry, bells)?;

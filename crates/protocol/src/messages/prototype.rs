@@ -16,8 +16,7 @@ use std::path::PathBuf;
 /// From the supervisor to a prototype.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToPrototype {
-    /// Load PHP. Descriptors: standard error after the boot, the file of profiles, the slow log if there is one; then the
-    /// memory of each pool's channel; then one eventfd for each router thread.
+    /// Load PHP. With [`BootDescriptors`].
     Boot(Box<PrototypeBoot>),
     /// Fork this worker.
     StartWorker(PoolWorker),
@@ -68,6 +67,21 @@ pub struct PrototypeBoot {
     pub server_software: String,
     /// Environment variables that only the dynamic loader needed: PHP does not see them.
     pub loader_variables: Vec<String>,
+}
+
+/// The descriptors of a boot message.
+#[derive(Debug)]
+pub struct BootDescriptors {
+    /// Standard error after the boot.
+    pub stderr: OwnedFd,
+    /// The file of profiles.
+    pub profile: OwnedFd,
+    /// The slow log, if the message names slow requests.
+    pub slow_log: Option<OwnedFd>,
+    /// The memory of each pool's channel.
+    pub channels: Vec<OwnedFd>,
+    /// An eventfd for each thread of the router.
+    pub bells: Vec<OwnedFd>,
 }
 
 /// Workers that run the same script, and share a channel. An application with several worker scripts has a pool for each, and
@@ -177,9 +191,9 @@ impl PrototypeBoot {
     /// Receives a prototype's first message and its descriptors; `None` when the supervisor is dead.
     ///
     /// # Errors
-    /// When it is another message, or no message has arrived yet. When the supervisor is of another build, whose messages may have
+    /// When it is another message, lacks descriptors, or no message has arrived yet. When the supervisor is of another build, whose messages may have
     /// another format: then the error names what to do.
-    pub fn receive(control: &ControlSocket) -> io::Result<Option<(PrototypeBoot, Vec<OwnedFd>)>> {
+    pub fn receive(control: &ControlSocket) -> io::Result<Option<(PrototypeBoot, BootDescriptors)>> {
         let Some((message, descriptors)) = control.receive_long::<serde_json::Value>()? else { return Ok(None) };
         let build = message.pointer("/Boot/build").and_then(|build| build.as_str()).unwrap_or("of an older version");
         if build != BUILD_ID {
@@ -189,11 +203,41 @@ impl PrototypeBoot {
             )));
         }
         match serde_json::from_value(message)? {
-            ToPrototype::Boot(boot) => Ok(Some((*boot, descriptors))),
+            ToPrototype::Boot(boot) => {
+                let descriptors = BootDescriptors::of(descriptors, &boot).ok_or_else(|| {
+                    io::Error::other("the boot message came without its descriptors: standard error, the files of samples, the channels' memory")
+                })?;
+                Ok(Some((*boot, descriptors)))
+            }
             ToPrototype::StartWorker(_) | ToPrototype::Ping => {
                 Err(io::Error::other("the supervisor sent no boot message"))
             }
         }
+    }
+}
+
+// === impl BootDescriptors ===
+
+impl BootDescriptors {
+    /// The descriptors as they are sent.
+    pub fn into_list(self) -> Vec<OwnedFd> {
+        let BootDescriptors { stderr, profile, slow_log, channels, bells } = self;
+        [stderr, profile].into_iter().chain(slow_log).chain(channels).chain(bells).collect()
+    }
+
+    /// The descriptors that came with this message; `None` if some are missing.
+    fn of(list: Vec<OwnedFd>, boot: &PrototypeBoot) -> Option<BootDescriptors> {
+        let mut list = list.into_iter();
+        let (stderr, profile) = (list.next()?, list.next()?);
+        let slow_log = if boot.slow_log.is_some() { Some(list.next()?) } else { None };
+        let channels: Vec<_> = list.by_ref().take(boot.pools.len()).collect();
+        (channels.len() == boot.pools.len()).then(|| BootDescriptors {
+            stderr,
+            profile,
+            slow_log,
+            channels,
+            bells: list.collect(),
+        })
     }
 }
 

@@ -1,4 +1,5 @@
-//! The headers that mark the end of a message, for protocols in which records or frames mark it.
+//! The headers that mark the end of a message, for protocols in which records or frames mark it; and the options of
+//! `Connection`, with which HTTP/1 marks the end of a connection.
 
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HOST,
@@ -50,6 +51,17 @@ pub fn has_body(method: &Method, status: StatusCode) -> bool {
     *method != Method::HEAD && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
+/// Whether `Connection` has this option; case is ignored.
+pub fn has_option(headers: &HeaderMap, option: &str) -> bool {
+    list_members(headers, CONNECTION).any(|other| other.eq_ignore_ascii_case(option.as_bytes()))
+}
+
+/// The members of a header that is a list, without the spaces around them.
+pub fn list_members(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &[u8]> {
+    let values = headers.get_all(name).iter();
+    values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii))
+}
+
 /// Drops the headers that are for a connection of HTTP/1.
 pub fn drop_framing(headers: &mut HeaderMap) {
     for name in &OF_CONNECTIONS {
@@ -81,10 +93,18 @@ pub fn set_length(headers: &mut HeaderMap, status: StatusCode, body: &impl Body,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::HeaderValue;
 
     #[test]
     fn some_responses_have_no_body() {
         assert!(!has_body(&Method::HEAD, StatusCode::OK) && !has_body(&Method::GET, StatusCode::NO_CONTENT));
         assert!(has_body(&Method::POST, StatusCode::OK));
+    }
+    #[test]
+    fn options_are_found_regardless_of_case() {
+        let mut headers = HeaderMap::new();
+        headers.append(CONNECTION, HeaderValue::from_static("keep-alive, UPGRADE"));
+        assert!(has_option(&headers, "upgrade") && has_option(&headers, "Keep-Alive"));
+        assert!(!has_option(&headers, "up"));
     }
 }

@@ -5,7 +5,7 @@
 //! - `limits`: limits that are not configured; `refusal`: why a request is refused before it is routed
 //! - `request_head`: strictness for heads in frames, and the form that all versions share; `response_head`: without the
 //!   headers of HTTP/1's connections; `head_memory`: how much memory the requests of a client take
-//! - `framing`: the end of a response, in protocols that are not HTTP/1
+//! - `framing`: the end of a response, in protocols that are not HTTP/1; the options of `Connection`
 //! - `boxed`: the future of a request, in a box
 //! - `open_requests`: how many requests a connection answers; `task_waker`: wakes its task
 //! - `interim_limit`: how much may precede a response; `rejection`: log lines about bytes that are not a request

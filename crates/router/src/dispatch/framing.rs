@@ -1,7 +1,8 @@
 //! The headers that hyper adds to a response: the access log reports them as if they were in the response already.
 
+use crate::connection::framing::has_option;
 use crate::request::subject::ResponseFraming;
-use http::header::{CONNECTION, CONTENT_LENGTH, DATE};
+use http::header::{CONTENT_LENGTH, DATE};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response, StatusCode, Version};
 use hyper::body::Body;
@@ -34,20 +35,12 @@ pub fn of<B: Body>(request: &Parts, response: &Response<B>, is_behind_web_server
 
 /// HTTP/1.1 announces the end of a connection, HTTP/1.0 that the connection stays, and later versions nothing.
 fn connection(request: &Parts, response: &HeaderMap) -> Option<&'static str> {
-    let closes = has_option(response, b"close");
+    let closes = has_option(response, "close");
     match request.version {
-        Version::HTTP_10 => (!closes && has_option(&request.headers, b"keep-alive")).then_some("keep-alive"),
+        Version::HTTP_10 => (!closes && has_option(&request.headers, "keep-alive")).then_some("keep-alive"),
         Version::HTTP_2 | Version::HTTP_3 => None,
-        _ => (closes || has_option(&request.headers, b"close")).then_some("close"),
+        _ => (closes || has_option(&request.headers, "close")).then_some("close"),
     }
-}
-
-fn has_option(headers: &HeaderMap, option: &[u8]) -> bool {
-    let values = headers.get_all(CONNECTION).iter();
-    values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).any(|value| {
-        let value = value.trim_ascii();
-        value.eq_ignore_ascii_case(option)
-    })
 }
 
 #[cfg(test)]
@@ -55,6 +48,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use http::Request;
+    use http::header::CONNECTION;
     use http_body_util::Full;
 
     fn framing(method: &str, version: Version, connection: &str, status: u16) -> ResponseFraming {

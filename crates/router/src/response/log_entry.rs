@@ -94,6 +94,19 @@ impl LogEntry {
         }
         self.writer.borrow_mut().append(&line, &self.fields);
     }
+
+    /// The line for the collector of `settings/telemetry`.
+    fn for_collector(&self, line: &str) -> LogLine {
+        let attribute = |(name, value): &(Cow<'static, str>, String)| match name.as_ref() {
+            TRACE_ID => None,
+            STATUS => value.parse().ok().map(|status| KeyValue::int("http.response.status_code", status)),
+            name => Some(KeyValue::text(&format!("howdah.{name}"), value.as_str())),
+        };
+        let mut attributes = vec![KeyValue::text("howdah.log", "access")];
+        attributes.extend(self.fields.iter().filter_map(attribute));
+        let trace = self.fields.iter().find(|(name, _)| name == TRACE_ID).map(|(_, id)| id.clone());
+        LogLine { time: SystemTime::now(), severity: Severity::Info, text: line.to_owned(), attributes, trace }
+    }
 }
 
 /// The fields that a log daemon or a collector gets beside the line, whatever its format.
@@ -112,23 +125,6 @@ fn fields(variables: &dyn Variables) -> LineFields {
         (variables.write(variable, &mut value) && !value.is_empty()).then_some(((*name).into(), value))
     };
     FIELDS.iter().filter_map(field).collect()
-}
-
-// === impl LogEntry ===
-
-impl LogEntry {
-    /// The line for the collector of `settings/telemetry`.
-    fn for_collector(&self, line: &str) -> LogLine {
-        let attribute = |(name, value): &(Cow<'static, str>, String)| match name.as_ref() {
-            TRACE_ID => None,
-            STATUS => value.parse().ok().map(|status| KeyValue::int("http.response.status_code", status)),
-            name => Some(KeyValue::text(&format!("howdah.{name}"), value.as_str())),
-        };
-        let mut attributes = vec![KeyValue::text("howdah.log", "access")];
-        attributes.extend(self.fields.iter().filter_map(attribute));
-        let trace = self.fields.iter().find(|(name, _)| name == TRACE_ID).map(|(_, id)| id.clone());
-        LogLine { time: SystemTime::now(), severity: Severity::Info, text: line.to_owned(), attributes, trace }
-    }
 }
 
 /// The line, with marks.

@@ -13,11 +13,12 @@
 //!
 //! After the beginning of the response, the client's connection is closed instead. Each is one line in the log.
 
+use crate::backends::admission::RunningRequest;
 use crate::backends::buffering::answer::Answer;
 use crate::backends::buffering::spool::{Spool, SpoolLimits};
 use crate::backends::buffering::start::{Start, StartedAnswer};
 use crate::backends::fastcgi::connection::Connection;
-use crate::backends::fastcgi::generation::{FastCgiGeneration, RunningRequest};
+use crate::backends::fastcgi::generation::FastCgiGeneration;
 use crate::backends::fastcgi::messages::Messages;
 use crate::backends::fastcgi::places::Place;
 use crate::backends::fastcgi::request::{RequestWriter, ServerRequest};
@@ -45,7 +46,7 @@ pub struct Call<'a> {
     /// The connection.
     pub connection: Connection,
     /// Counts the request.
-    pub running: RunningRequest,
+    pub running: RunningRequest<FastCgiGeneration>,
     /// The folder for spooled answers.
     pub spool_folder: Option<&'a Path>,
 }
@@ -126,7 +127,7 @@ async fn carry_out(
     generation: Arc<FastCgiGeneration>,
     mut place: Place,
     connection: Connection,
-    _running: RunningRequest,
+    _running: RunningRequest<FastCgiGeneration>,
     request: Rc<ServerRequest>,
     mut start: ServerStart,
 ) {

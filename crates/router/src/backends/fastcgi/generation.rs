@@ -4,10 +4,10 @@
 //! If an address cannot be reached, one line in the log reports it. A task tries it again until it can be; requests wait
 //! meanwhile, or go to the other addresses.
 
-use crate::backends::admission::{Arrival, Gate};
+use crate::backends::admission::{Admitted, Arrival, Gate, Line, RequestCounts, Waiting, WaitingRequest};
 use crate::backends::connecting::{self, KnownAddresses};
 use crate::backends::fastcgi::connection::Connection;
-use crate::backends::fastcgi::places::{Place, Places, Waiting};
+use crate::backends::fastcgi::places::{Place, Places};
 use crate::product;
 use crate::report::{ReportOnDrop, SupervisorLink};
 use crate::response::failure::Failure;
@@ -18,7 +18,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::task::spawn_local;
@@ -42,10 +41,8 @@ pub struct FastCgiGeneration {
     places: Arc<Places>,
     /// For each address, until when a task tries it again. A task that ended with its thread is replaced after that.
     probes: Vec<Mutex<Option<Instant>>>,
-    /// How many requests wait for a connection.
-    waiting: AtomicU64,
-    /// How many requests have one.
-    running: AtomicU64,
+    /// How many requests wait for a connection, and how many have one.
+    counts: RequestCounts,
     /// Reports to the supervisor that the generation is no longer used.
     #[expect(dead_code, reason = "its drop sends the report")]
     released: ReportOnDrop,
@@ -59,20 +56,6 @@ pub struct RemoteTarget {
     /// Their folder, as the server sees it.
     pub root: PathBuf,
 }
-
-/// The right of a request to wait for a connection: since when, and for how long.
-pub type Admitted = (Instant, Duration);
-
-/// A request that waits for a connection. Dropping it before the wait has ended cancels the request.
-struct WaitingRequest<'g> {
-    generation: &'g FastCgiGeneration,
-    /// Its turn, while it is in the line.
-    waiting: Option<Waiting>,
-    has_ended: bool,
-}
-
-/// A request that the server has. Dropping it ends it.
-pub struct RunningRequest(Arc<FastCgiGeneration>);
 
 thread_local! {
     /// The addresses of host names.
@@ -110,8 +93,7 @@ impl FastCgiGeneration {
             keep_alive: Duration::from_millis(boot.keep_alive_ms),
             probes: endpoints.iter().map(|_| Mutex::default()).collect(),
             places: Arc::new(Places::new(endpoints, boot.connections.into())),
-            waiting: 0.into(),
-            running: 0.into(),
+            counts: RequestCounts::default(),
             released: supervisor.send_on_drop(FromRouter::Released { generation: boot.id }),
         })
     }
@@ -168,50 +150,31 @@ impl FastCgiGeneration {
         admitted: Admitted,
         may_reuse: bool,
     ) -> Result<(Place, Connection), Failure> {
-        let mut request = WaitingRequest::new(self);
-        loop {
-            let place = match request.join(admitted.0) {
-                Some(place) => Some(place),
-                None => self.gate.in_time(admitted, request.turn()).await.flatten(),
-            };
-            let connected = match place {
-                Some(mut place) => {
-                    let kept = place.take_connection().and_then(Connection::on_this_thread).filter(|_| may_reuse);
-                    if let Some(kept) = kept {
-                        place.answered();
-                        request.has_ended = true;
-                        return Ok((place, kept));
-                    }
-                    let connect = open(&place);
-                    self.gate.in_time(admitted, connect).await.map(|connected| (place, connected))
-                }
-                None => None,
-            };
-            match connected {
-                Some((mut place, Ok(connection))) => {
+        let mut request = WaitingRequest::new(&**self);
+        while let Some(mut place) = request.turn(admitted).await {
+            let kept = place.take_connection().and_then(Connection::on_this_thread).filter(|_| may_reuse);
+            if let Some(kept) = kept {
+                place.answered();
+                request.end();
+                return Ok((place, kept));
+            }
+            match self.gate.in_time(admitted, open(&place)).await {
+                Some(Ok(connection)) => {
                     place.connected();
-                    request.has_ended = true;
+                    request.end();
                     return Ok((place, connection));
                 }
-                Some((place, Err(reason))) => {
+                Some(Err(reason)) => {
                     let server = place.server;
                     // Before the place is free: no other request must get it.
                     self.unreachable(server, reason);
                     drop(place);
                 }
-                None => {
-                    request.leave();
-                    request.has_ended = true;
-                    return Err(self.gate.reject_late(|| self.arrival()).await);
-                }
+                None => break,
             }
         }
-    }
-
-    /// The server has a request.
-    pub fn begin(self: &Arc<Self>) -> RunningRequest {
-        self.running.fetch_add(1, Ordering::Relaxed);
-        RunningRequest(Arc::clone(self))
+        request.end();
+        Err(self.gate.reject_late(|| self.arrival()).await)
     }
 
     /// The server has answered a request.
@@ -292,12 +255,12 @@ impl FastCgiGeneration {
 
     /// How many requests the server has, or wait for a connection.
     pub fn active_requests(&self) -> u64 {
-        self.running.load(Ordering::Relaxed) + self.waiting_requests()
+        self.counts.active()
     }
 
     /// How many requests wait for a connection.
     pub fn waiting_requests(&self) -> u64 {
-        self.waiting.load(Ordering::Relaxed)
+        self.counts.waiting()
     }
 
     /// How many requests were answered 503 by the queue.
@@ -313,6 +276,26 @@ impl FastCgiGeneration {
     fn arrival(&self) -> Arrival {
         let places = self.places.count();
         Arrival { waiting: self.waiting_requests(), workers: places, places }
+    }
+}
+
+impl Line for FastCgiGeneration {
+    type Turn = Place;
+
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    fn counts(&self) -> &RequestCounts {
+        &self.counts
+    }
+
+    fn join(&self, since: Instant) -> Result<Place, Waiting<Place>> {
+        self.places.take(since)
+    }
+
+    fn leave(&self, waiting: Waiting<Place>) {
+        self.places.leave(waiting);
     }
 }
 
@@ -362,55 +345,5 @@ async fn open_endpoint(endpoint: &Endpoint) -> Result<Option<Connection>, String
              listen.owner, or listen.acl_users in FPM's pool"
         )),
         Err(error) => Err(error.to_string()),
-    }
-}
-
-// === impl WaitingRequest ===
-
-impl WaitingRequest<'_> {
-    fn new(generation: &FastCgiGeneration) -> WaitingRequest<'_> {
-        generation.waiting.fetch_add(1, Ordering::Relaxed);
-        WaitingRequest { generation, waiting: None, has_ended: false }
-    }
-
-    /// Takes a place, or joins the line, as a request that waits since then.
-    fn join(&mut self, since: Instant) -> Option<Place> {
-        match self.generation.places.take(since) {
-            Ok(place) => Some(place),
-            Err(waiting) => {
-                self.waiting = Some(waiting);
-                None
-            }
-        }
-    }
-
-    /// Waits in the line. `None` if the request is not in the line any more.
-    async fn turn(&mut self) -> Option<Place> {
-        let place = (&mut self.waiting.as_mut()?.turn).await;
-        self.waiting = None;
-        place.ok()
-    }
-
-    /// Leaves the line.
-    fn leave(&mut self) {
-        if let Some(waiting) = self.waiting.take() {
-            self.generation.places.leave(waiting);
-        }
-    }
-}
-
-impl Drop for WaitingRequest<'_> {
-    fn drop(&mut self) {
-        self.leave();
-        self.generation.waiting.fetch_sub(1, Ordering::Relaxed);
-        if !self.has_ended {
-            self.generation.gate.cancel();
-        }
-    }
-}
-
-impl Drop for RunningRequest {
-    fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
     }
 }

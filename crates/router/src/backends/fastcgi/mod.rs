@@ -26,6 +26,7 @@ mod response;
 
 pub use generation::FastCgiGeneration;
 
+use crate::backends::admission::RunningRequest;
 use crate::backends::buffering::request_body::{self, BufferedBody};
 use crate::backends::buffering::spooled_body::SpooledBody;
 use crate::backends::fastcgi::exchange::{Call, NoAnswer};
@@ -81,7 +82,7 @@ pub async fn run(
     loop {
         let (place, connection) = generation.connect(admitted, may_reuse).await?;
         let is_reused = connection.is_reused();
-        let running = generation.begin();
+        let running = RunningRequest::new(generation);
         let call = Call { generation, place, connection, running, spool_folder: http.body_temp_path.as_deref() };
         match exchange::send(call, Rc::clone(&request)).await {
             Ok(started) => return response::of(started, parts),

@@ -11,6 +11,7 @@
 //! has not may be in the backlog of the server, because all of its processes have a connection: a connection that is kept
 //! would keep a process from it, for as long as requests wait.
 
+use crate::backends::admission::{Ticket, Waiting};
 use crate::backends::fastcgi::connection::Connection;
 use howdah_config::Endpoint;
 use howdah_protocol::messages::router::FastCgiServerLoad;
@@ -35,16 +36,6 @@ pub struct Place {
     connection: Option<Connection>,
     progress: Progress,
 }
-
-/// A request that waits for a place.
-pub struct Waiting {
-    ticket: Ticket,
-    /// Gets a place.
-    pub turn: oneshot::Receiver<Place>,
-}
-
-/// Since when a request waits, and a number that no other request has.
-type Ticket = (Instant, u64);
 
 /// How far the connection of a place is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +104,8 @@ impl Places {
         self.lock().servers.iter().map(|server| server.limit as u64).sum()
     }
 
-    /// A place for a request that waits since then, or its turn in the line.
-    pub fn take(self: &Arc<Self>, since: Instant) -> Result<Place, Waiting> {
+    /// A place for a request that waits since then, or its ticket in the line.
+    pub fn take(self: &Arc<Self>, since: Instant) -> Result<Place, Waiting<Place>> {
         let mut state = self.lock();
         // Requests that wait already come first, unless they wait for shorter.
         let is_next = state.waiting.front().is_none_or(|first| since < first.ticket.0);
@@ -131,7 +122,7 @@ impl Places {
     }
 
     /// A request does not wait any more. A place that it got meanwhile goes to another one.
-    pub fn leave(&self, waiting: Waiting) {
+    pub fn leave(&self, waiting: Waiting<Place>) {
         {
             let mut state = self.lock();
             if let Ok(index) = state.waiting.binary_search_by_key(&waiting.ticket, |other| other.ticket) {
@@ -356,7 +347,7 @@ mod tests {
         Arc::new(places)
     }
 
-    fn server(place: Result<Place, Waiting>) -> (usize, Option<Place>) {
+    fn server(place: Result<Place, Waiting<Place>>) -> (usize, Option<Place>) {
         place.map_or((usize::MAX, None), |place| (place.server, Some(place)))
     }
 

@@ -14,10 +14,11 @@
 //!
 //! After the beginning of the response, the client's connection is closed instead. Each is one line in the log.
 
+use crate::backends::admission::RunningRequest;
 use crate::backends::buffering::answer::Answer;
 use crate::backends::buffering::spool::{Spool, SpoolLimits};
 use crate::backends::buffering::start::{Start, StartedAnswer};
-use crate::backends::roadrunner::generation::{RoadRunnerGeneration, RunningRequest};
+use crate::backends::roadrunner::generation::RoadRunnerGeneration;
 use crate::backends::roadrunner::request::WorkerRequest;
 use crate::backends::roadrunner::worker::{RequestPipes, Worker, WorkerStatus};
 use crate::request::clock::RequestClock;
@@ -103,7 +104,7 @@ const ABANDONED_TIMEOUT: Duration = Duration::from_secs(60);
 pub async fn send(
     generation: &Arc<RoadRunnerGeneration>,
     worker: Worker,
-    running: RunningRequest,
+    running: RunningRequest<RoadRunnerGeneration>,
     request: Rc<WorkerRequest>,
     clock: &RequestClock,
     spool_folder: Option<&Path>,
@@ -118,7 +119,7 @@ pub async fn send(
 async fn carry_out(
     generation: Arc<RoadRunnerGeneration>,
     mut worker: Worker,
-    _running: RunningRequest,
+    _running: RunningRequest<RoadRunnerGeneration>,
     request: Rc<WorkerRequest>,
     mut start: WorkerStart,
     clock: RequestClock,

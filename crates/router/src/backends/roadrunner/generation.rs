@@ -3,8 +3,10 @@
 //!
 //! `line` decides which request gets which worker.
 
-use crate::backends::admission::{Arrival, Gate};
-use crate::backends::roadrunner::line::{Line, Waiting};
+use crate::backends::admission::{
+    Admitted, Arrival, Gate, Line, RequestCounts, RunningRequest, Waiting, WaitingRequest,
+};
+use crate::backends::roadrunner::line::WorkerLine;
 use crate::backends::roadrunner::worker::{Worker, WorkerStatus};
 use crate::report::{ReportOnDrop, SupervisorLink};
 use crate::response::failure::Failure;
@@ -12,7 +14,7 @@ use howdah_protocol::messages::router::{FromRouter, ReleaseReason, RoadRunnerGen
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -34,33 +36,16 @@ pub struct RoadRunnerGeneration {
     /// Which requests may wait, and which are rejected.
     gate: Gate,
     /// The idle workers, and the requests that wait for one.
-    line: Line,
+    line: WorkerLine,
     /// All workers that get requests.
     workers: Mutex<Vec<Arc<WorkerStatus>>>,
-    /// How many requests wait for a worker.
-    waiting: AtomicU64,
-    /// How many requests workers have.
-    running: AtomicU64,
+    /// How many requests wait for a worker, and how many have one.
+    counts: RequestCounts,
     supervisor: SupervisorLink,
     /// Reports to the supervisor that the generation is no longer used.
     #[expect(dead_code, reason = "its drop sends the report")]
     released: ReportOnDrop,
 }
-
-/// The right of a request to wait for a worker: since when, and for how long.
-pub type Admitted = (Instant, Duration);
-
-/// A request that waits for a worker. Dropping it before the wait has ended cancels the request.
-struct WaitingRequest<'g> {
-    generation: &'g RoadRunnerGeneration,
-    /// Its place, while it is in the line.
-    waiting: Option<Waiting>,
-    has_ended: bool,
-}
-
-/// A request that a worker has. Dropping it ends it.
-#[derive(Debug)]
-pub struct RunningRequest(Arc<RoadRunnerGeneration>);
 
 // === impl RoadRunnerGeneration ===
 
@@ -75,10 +60,9 @@ impl RoadRunnerGeneration {
             max_requests: boot.requests,
             processes: boot.processes.into(),
             idle_ttl: boot.idle_ttl_ms.map(Duration::from_millis),
-            line: Line::default(),
+            line: WorkerLine::default(),
             workers: Mutex::default(),
-            waiting: 0.into(),
-            running: 0.into(),
+            counts: RequestCounts::default(),
             supervisor: supervisor.clone(),
             released: supervisor.send_on_drop(FromRouter::Released { generation: boot.id }),
         }
@@ -157,23 +141,19 @@ impl RoadRunnerGeneration {
     ///
     /// # Errors
     /// 503 when none takes the request in time.
-    pub async fn acquire(self: &Arc<Self>, admitted: Admitted) -> Result<(Worker, RunningRequest), Failure> {
-        let mut request = WaitingRequest::new(self);
-        loop {
-            let turn = match request.join(admitted.0) {
-                Some(worker) => Some(Some(worker)),
-                None => self.gate.in_time(admitted, request.turn()).await,
-            };
-            let Some(worker) = turn else {
-                request.leave();
-                request.has_ended = true;
-                return Err(self.gate.reject_late(|| self.arrival()).await);
-            };
-            if let Some(worker) = worker.filter(|worker| !worker.is_gone()) {
-                request.has_ended = true;
+    pub async fn acquire(
+        self: &Arc<Self>,
+        admitted: Admitted,
+    ) -> Result<(Worker, RunningRequest<RoadRunnerGeneration>), Failure> {
+        let mut request = WaitingRequest::new(&**self);
+        while let Some(worker) = request.turn(admitted).await {
+            if !worker.is_gone() {
+                request.end();
                 return Ok((worker, RunningRequest::new(self)));
             }
         }
+        request.end();
+        Err(self.gate.reject_late(|| self.arrival()).await)
     }
 
     /// A worker has answered its request. It gets another one, unless it has reached a limit.
@@ -211,12 +191,12 @@ impl RoadRunnerGeneration {
 
     /// How many requests workers have, or wait for one.
     pub fn active_requests(&self) -> u64 {
-        self.running.load(Ordering::Relaxed) + self.waiting_requests()
+        self.counts.active()
     }
 
     /// How many requests wait for a worker.
     pub fn waiting_requests(&self) -> u64 {
-        self.waiting.load(Ordering::Relaxed)
+        self.counts.waiting()
     }
 
     /// How many requests were answered 503 by the queue.
@@ -230,65 +210,27 @@ impl RoadRunnerGeneration {
     }
 }
 
-// === impl WaitingRequest ===
+impl Line for RoadRunnerGeneration {
+    type Turn = Worker;
 
-impl WaitingRequest<'_> {
-    fn new(generation: &RoadRunnerGeneration) -> WaitingRequest<'_> {
-        generation.waiting.fetch_add(1, Ordering::Relaxed);
-        WaitingRequest { generation, waiting: None, has_ended: false }
+    fn gate(&self) -> &Gate {
+        &self.gate
     }
 
-    /// Takes an idle worker, or joins the line, as a request that waits since then.
-    fn join(&mut self, since: Instant) -> Option<Worker> {
-        match self.generation.line.join(since) {
-            Ok(worker) => Some(worker),
-            Err(waiting) => {
-                self.waiting = Some(waiting);
-                None
-            }
-        }
+    fn counts(&self) -> &RequestCounts {
+        &self.counts
     }
 
-    /// Waits in the line. `None` if the request is not in the line any more.
-    async fn turn(&mut self) -> Option<Worker> {
-        let worker = (&mut self.waiting.as_mut()?.turn).await;
-        self.waiting = None;
-        worker.ok()
+    fn join(&self, since: Instant) -> Result<Worker, Waiting<Worker>> {
+        self.line.join(since)
     }
 
-    /// Leaves the line. A worker that it got meanwhile goes to another request.
-    fn leave(&mut self) {
-        let Some(mut waiting) = self.waiting.take() else { return };
+    fn leave(&self, mut waiting: Waiting<Worker>) {
         waiting.turn.close();
         match waiting.turn.try_recv() {
-            Ok(worker) => self.generation.add_idle(worker),
-            Err(_) => self.generation.line.leave(waiting.place),
+            Ok(worker) => self.add_idle(worker),
+            Err(_) => self.line.leave(waiting.ticket),
         }
-    }
-}
-
-impl Drop for WaitingRequest<'_> {
-    fn drop(&mut self) {
-        self.leave();
-        self.generation.waiting.fetch_sub(1, Ordering::Relaxed);
-        if !self.has_ended {
-            self.generation.gate.cancel();
-        }
-    }
-}
-
-// === impl RunningRequest ===
-
-impl RunningRequest {
-    fn new(generation: &Arc<RoadRunnerGeneration>) -> RunningRequest {
-        generation.running.fetch_add(1, Ordering::Relaxed);
-        RunningRequest(Arc::clone(generation))
-    }
-}
-
-impl Drop for RunningRequest {
-    fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -336,7 +278,9 @@ mod tests {
         (generation, theirs)
     }
 
-    async fn acquire(generation: &Arc<RoadRunnerGeneration>) -> Result<(Worker, RunningRequest), Failure> {
+    async fn acquire(
+        generation: &Arc<RoadRunnerGeneration>,
+    ) -> Result<(Worker, RunningRequest<RoadRunnerGeneration>), Failure> {
         let admitted = generation.admit().await?;
         generation.acquire(admitted).await
     }

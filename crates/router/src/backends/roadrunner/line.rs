@@ -7,6 +7,7 @@
 //!
 //! Of several idle workers, the one that became idle last is next, so that memory and code that are warm are used first.
 
+use crate::backends::admission::{Ticket, Waiting};
 use crate::backends::roadrunner::worker::Worker;
 use howdah_protocol::messages::router::RoadRunnerWorker;
 use std::collections::VecDeque;
@@ -18,19 +19,7 @@ use tokio::time::Instant;
 
 /// The idle workers and the waiting requests of a generation, for all threads.
 #[derive(Debug, Default)]
-pub struct Line(Mutex<State>);
-
-/// The place of a request in the line: since when it waits, and a number that no other request has.
-pub type Place = (Instant, u64);
-
-/// No worker is idle: the request waits.
-#[derive(Debug)]
-pub struct Waiting {
-    /// Its place.
-    pub place: Place,
-    /// Gets a worker.
-    pub turn: oneshot::Receiver<Worker>,
-}
+pub struct WorkerLine(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -40,40 +29,40 @@ struct State {
     last_number: u64,
 }
 
-/// The waiting requests of a thread, in the order of their places.
+/// The waiting requests of a thread, in the order of their tickets.
 #[derive(Debug)]
 struct ThreadLine {
     thread: ThreadId,
-    requests: VecDeque<(Place, oneshot::Sender<Worker>)>,
+    requests: VecDeque<(Ticket, oneshot::Sender<Worker>)>,
 }
 
 /// How much earlier a request of another thread must have come to get a worker first.
 const LOCALITY: Duration = Duration::from_millis(5);
 
-// === impl Line ===
+// === impl WorkerLine ===
 
-impl Line {
-    /// An idle worker for a request of this thread that waits since then, or its place in the line.
-    pub fn join(&self, since: Instant) -> Result<Worker, Waiting> {
+impl WorkerLine {
+    /// An idle worker for a request of this thread that waits since then, or its ticket in the line.
+    pub fn join(&self, since: Instant) -> Result<Worker, Waiting<Worker>> {
         let mut state = self.lock();
         if let Some(worker) = state.take_idle(thread::current().id()) {
             return Ok(worker);
         }
         state.last_number += 1;
-        let place = (since, state.last_number);
+        let ticket = (since, state.last_number);
         let (sender, turn) = oneshot::channel();
         let requests = &mut state.of_this_thread().requests;
         // Nearly always, this is the end.
-        let index = requests.partition_point(|(other, _)| *other < place);
-        requests.insert(index, (place, sender));
-        Err(Waiting { place, turn })
+        let index = requests.partition_point(|(other, _)| *other < ticket);
+        requests.insert(index, (ticket, sender));
+        Err(Waiting { ticket, turn })
     }
 
     /// A request of this thread has left the line.
-    pub fn leave(&self, place: Place) {
+    pub fn leave(&self, ticket: Ticket) {
         let mut state = self.lock();
         let requests = &mut state.of_this_thread().requests;
-        if let Ok(index) = requests.binary_search_by_key(&place, |(place, _)| *place) {
+        if let Ok(index) = requests.binary_search_by_key(&ticket, |(ticket, _)| *ticket) {
             requests.remove(index);
         }
     }
@@ -131,7 +120,7 @@ impl State {
     }
 
     fn next_request(&mut self, thread: ThreadId) -> Option<oneshot::Sender<Worker>> {
-        let first = |line: &ThreadLine| line.requests.front().map(|(place, _)| *place);
+        let first = |line: &ThreadLine| line.requests.front().map(|(ticket, _)| *ticket);
         let oldest = self.threads.iter().filter_map(first).min()?;
         let local = self.threads.iter().find(|line| line.thread == thread).and_then(first);
         let next = local.filter(|(since, _)| *since <= oldest.0 + LOCALITY).unwrap_or(oldest);
@@ -177,7 +166,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_takes_the_last_idle_worker_of_its_thread_then_any_other() {
-        let line = Line::default();
+        let line = WorkerLine::default();
         for worker in [local_worker(1), local_worker(2), worker(3)] {
             assert!(line.add(worker).is_none());
         }
@@ -192,7 +181,7 @@ mod tests {
     fn a_worker_stays_in_its_thread_unless_another_request_is_much_older() {
         // When a request of another thread came, when requests of this thread came (in ms), and how many of these are first.
         for (other, local, expected) in [(0, [4, 5], 2), (0, [5, 6], 1), (0, [6, 7], 0), (9, [1, 2], 2)] {
-            let line = Line::default();
+            let line = WorkerLine::default();
             let start = Instant::now();
             let join = |ms| line.join(start + Duration::from_millis(ms)).expect_err("no worker");
             let mut other = elsewhere(|| join(other));
@@ -208,11 +197,11 @@ mod tests {
 
     #[tokio::test]
     async fn requests_that_have_left_get_no_worker_and_their_places_are_kept() {
-        let line = Line::default();
+        let line = WorkerLine::default();
         let now = Instant::now();
         let join = |ms| line.join(now + Duration::from_millis(ms)).expect_err("no worker");
         let [cancelled, mut third, mut second, left] = [0, 2, 1, 0].map(join);
-        line.leave(left.place);
+        line.leave(left.ticket);
         drop(cancelled);
         assert!(line.add(worker(1)).is_none());
         assert!(second.turn.try_recv().is_ok() && third.turn.try_recv().is_err());
@@ -223,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_must_retire_is_given_back_and_one_that_is_gone_is_dropped() {
-        let line = Line::default();
+        let line = WorkerLine::default();
         let retiring = worker(1);
         retiring.status.must_retire.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(line.add(retiring).map(|worker| index(&worker)), Some(1));

@@ -1,5 +1,6 @@
 //! The headers that belong to one connection only, and are not passed on (RFC 9110, 7.6.1).
 
+use crate::connection::framing::list_members;
 use http::HeaderMap;
 use http::header::{
     CONNECTION, EXPECT, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
@@ -17,7 +18,7 @@ pub struct ConnectionHeaders(HashSet<HeaderName>);
 impl ConnectionHeaders {
     /// Reads the `Connection` headers. An option that is not a valid header name is ignored.
     pub fn of(headers: &HeaderMap) -> ConnectionHeaders {
-        let names = options(headers, CONNECTION).filter_map(|option| HeaderName::from_bytes(option).ok());
+        let names = list_members(headers, CONNECTION).filter_map(|option| HeaderName::from_bytes(option).ok());
         ConnectionHeaders(names.filter(|name| headers.contains_key(name)).collect())
     }
 
@@ -37,19 +38,9 @@ impl ConnectionHeaders {
     }
 }
 
-/// Whether `Connection` has this option; case is ignored.
-pub fn has_option(headers: &HeaderMap, option: &str) -> bool {
-    options(headers, CONNECTION).any(|other| other.eq_ignore_ascii_case(option.as_bytes()))
-}
-
 /// Whether the client accepts trailers (RFC 9110, 10.1.4).
 pub fn accepts_trailers(headers: &HeaderMap) -> bool {
-    options(headers, TE).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
-}
-
-fn options(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &[u8]> {
-    let values = headers.get_all(name).iter();
-    values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii))
+    list_members(headers, TE).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
 /// howdah itself answers `Expect`, when the upstream is connected and reads the body. `Proxy` is not a header of HTTP;
@@ -126,13 +117,5 @@ mod tests {
         headers.insert(CONNECTION, HeaderValue::from_str(&options).expect("ASCII"));
         headers.insert("x-a", HeaderValue::from_static("1"));
         assert_eq!(ConnectionHeaders::of(&headers).0.len(), 1);
-    }
-
-    #[test]
-    fn options_are_found_regardless_of_case() {
-        let mut headers = HeaderMap::new();
-        headers.append(CONNECTION, HeaderValue::from_static("keep-alive, UPGRADE"));
-        assert!(has_option(&headers, "upgrade") && has_option(&headers, "Keep-Alive"));
-        assert!(!has_option(&headers, "up"));
     }
 }

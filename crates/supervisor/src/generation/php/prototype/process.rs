@@ -16,7 +16,9 @@ use crate::policy::pace::BootTimeout;
 use howdah_channel::Geometry;
 use howdah_protocol::BUILD_ID;
 use howdah_protocol::log_format::LogFormat;
-use howdah_protocol::messages::prototype::{FromPrototype, PoolBoot, PrototypeBoot, SlowRequests, ToPrototype};
+use howdah_protocol::messages::prototype::{
+    BootDescriptors, FromPrototype, PoolBoot, PrototypeBoot, SlowRequests, ToPrototype,
+};
 use rustix::process::Pid;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -85,16 +87,14 @@ impl PrototypeProcess {
             return Err(io::Error::other(format!("applications/{}/isolation/cgroup/path: {problem}", plan.name)));
         }
         let BootResources { channels, bells, samples, checks_paths } = resources;
-        let mut files = vec![later_stderr, samples];
         let slow_log = plan.slow_log.as_ref().and_then(|log| Some((log.file()?, log.requests)));
         let slow_requests = slow_log.map(|(_, requests)| requests);
-        if let Some((file, _)) = slow_log {
-            files.push(file.try_clone()?.into());
-        }
+        let slow_log = slow_log.map(|(file, _)| file.try_clone()).transpose()?.map(OwnedFd::from);
         let (geometries, memories): (Vec<_>, Vec<_>) = channels.into_iter().unzip();
-        files.extend(memories.into_iter().chain(bells));
+        let descriptors =
+            BootDescriptors { stderr: later_stderr, profile: samples, slow_log, channels: memories, bells };
         let boot = boot_message(plan, geometries, checks_paths, slow_requests);
-        link.send(ToPrototype::Boot(Box::new(boot)), files);
+        link.send(ToPrototype::Boot(Box::new(boot)), descriptors.into_list());
         if let Err(error) = link.check() {
             reap::kill(pid);
             return Err(io::Error::other(format!("its boot message cannot be sent: {error}")));
