@@ -183,6 +183,33 @@ def test_filters_see_the_request(site):
     assert site.post(code, "p=posted", headers, query="?n=42").json() == [42, "posted", "biscuit", "POST"]
 
 
+@pytest.mark.parametrize("is_used", [True, False], ids=["used", "unused"])
+def test_filters_see_the_server_variables_of_the_request_and_not_those_of_the_script(site, is_used):
+    """ext/filter has its own copy, which it gets when a script asks for it."""
+    change = "$_SERVER['HTTP_X_MINE'] = 'changed'; $_SERVER['OWN'] = 'own'; unset($_SERVER['REQUEST_METHOD']);"
+    code = f"""{change if is_used else ""}
+        $all = filter_input_array(INPUT_SERVER);
+        echo json_encode([
+            filter_input(INPUT_SERVER, 'HTTP_X_MINE'), filter_input(INPUT_SERVER, 'REQUEST_METHOD'),
+            filter_input(INPUT_SERVER, 'HTTP_ACCEPT_LANGUAGE', FILTER_SANITIZE_SPECIAL_CHARS),
+            filter_has_var(INPUT_SERVER, 'OWN'), filter_has_var(INPUT_SERVER, 'HTTP_HOST'),
+            filter_input(INPUT_SERVER, 'SERVER_PORT', FILTER_VALIDATE_INT) > 0, $all['PHP_SELF'] === $all['SCRIPT_NAME'],
+            {"$_SERVER['HTTP_X_MINE'], $_SERVER['OWN'], isset($_SERVER['REQUEST_METHOD']), count($_SERVER) > 20"
+             if is_used else "null"}]);"""
+    headers = {"X-Mine": "<mine>", "Accept-Language": "<de>"}
+    seen = ["<mine>", "GET", "&#60;de&#62;", False, True, True, True]
+    assert site.get(code, headers).json() == seen + (["changed", "own", False, True] if is_used else [None])
+
+
+def test_a_filter_for_all_variables_changes_those_of_the_server(folder, serve):
+    folder.php(
+        "index.php",
+        "echo json_encode([$_SERVER['HTTP_X_MINE'], $_GET['q'], filter_input(INPUT_SERVER, 'HTTP_X_MINE', FILTER_UNSAFE_RAW)]);",
+    )
+    server = serve(processes=1, ini={"filter.default": "special_chars"})
+    assert server.get("/?q=<q>", {"X-Mine": "<mine>"}).json() == ["&#60;mine&#62;", "&#60;q&#62;", "<mine>"]
+
+
 def test_script_variables_name_the_script(site):
     code = """echo json_encode([
         __FILE__, get_included_files(), $_SERVER['SCRIPT_FILENAME'], getcwd(), getlastmod() === filemtime(__FILE__),

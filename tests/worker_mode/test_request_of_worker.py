@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 WORKER_SITE = {
     "boot": "$_SERVER['BOOT_VALUE'] = 'of the boot'; $_ENV['DOTENV'] = 'kept'; putenv('BOOT_ENV=boot');"
     "final class Counter { public static int $count = 0; public static array $seen = []; }",
@@ -108,6 +110,68 @@ def test_filter_input_reads_the_request(worker_site):
     path = worker_site.page("echo json_encode([filter_input(INPUT_GET, 'a'), filter_input(INPUT_COOKIE, 'c')]);")
     assert worker_site.server.get(path + "?a=1", {"Cookie": "c=2"}).json() == ["1", "2"]
     assert worker_site.server.get(path).json() == [None, None]
+
+
+def test_filters_of_the_server_variables_see_their_own_request(worker_site):
+    reads = worker_site.page(
+        "$mine = filter_input(INPUT_SERVER, 'HTTP_X_MINE'); $_SERVER['HTTP_X_MINE'] = 'changed';"
+        "echo json_encode([$mine, filter_has_var(INPUT_SERVER, 'HTTP_X_MINE'), filter_input(INPUT_SERVER, 'REQUEST_METHOD'),"
+        "filter_input(INPUT_SERVER, 'HTTP_X_MINE')]);"
+    )
+    # Its shutdown function is the first that asks for the filter's copy.
+    late = worker_site.page(
+        "register_shutdown_function(fn () => print(json_encode(filter_input(INPUT_SERVER, 'HTTP_X_MINE'))));"
+    )
+    for name in ("ada", "bob"):
+        assert worker_site.server.get(reads, {"X-Mine": name}).json() == [name, True, "GET", name]
+        assert worker_site.server.get(late, {"X-Mine": name}).json() == name
+        assert worker_site.server.get(late).json() is None
+        assert worker_site.server.get(reads).json() == [None, False, "GET", None]
+
+
+def test_many_and_long_variables_arrive_and_are_gone_afterwards(worker_site):
+    path = worker_site.page("echo json_encode(array_filter($_SERVER, fn ($key) => str_contains($key, 'X_'), ARRAY_FILTER_USE_KEY));")
+    for count in (80, 0, 3):
+        headers = {f"X-{number}": "v" * (number * 20) for number in range(count)}
+        assert worker_site.server.get(path, headers).json() == ({f"HTTP_X_{n}": "v" * (n * 20) for n in range(count)} or [])
+
+
+@pytest.mark.parametrize(
+    "keep",
+    {
+        "copy": "Counter::$seen = ['all' => $_SERVER];",
+        "reference": "Counter::$seen = ['all' => &$_SERVER];",
+        "entries": "foreach ($_SERVER as $name => &$value) { Counter::$seen['all'][$name] = &$value; }",
+        "iterator": "Counter::$seen = ['all' => iterator_to_array($it = new ArrayIterator($_SERVER)), 'it' => $it];",
+        "generator": "$g = (function () { foreach ($_SERVER as $n => $v) { yield $n => $v; } })(); $g->current();"
+        " Counter::$seen = ['all' => $_SERVER, 'g' => $g];",
+        "changed": "$_SERVER['OWN'] = 1; $_SERVER['HTTP_X_USER'] .= '!'; unset($_SERVER['REQUEST_METHOD']);"
+        " Counter::$seen = ['all' => ['HTTP_X_USER' => rtrim($_SERVER['HTTP_X_USER'], '!')]];",
+        "unset": "Counter::$seen = ['all' => ['HTTP_X_USER' => $_SERVER['HTTP_X_USER']]]; unset($GLOBALS['_SERVER']);",
+        "string": "Counter::$seen = ['all' => ['HTTP_X_USER' => $_SERVER['HTTP_X_USER']]];",
+    }.items(),
+    ids=lambda keep: keep[0],
+)
+def test_kept_server_variables_stay_those_of_their_request(worker_site, keep):
+    """A worker uses the table of $_SERVER again, unless a script has it."""
+    keeps = worker_site.page(keep[1])
+    sees = worker_site.page(
+        "echo json_encode([Counter::$seen['all']['HTTP_X_USER'] ?? null, $_SERVER['HTTP_X_USER'] ?? null,"
+        "$_SERVER['OWN'] ?? null, $_SERVER['REQUEST_METHOD'], $_SERVER['PHP_AUTH_USER'] ?? null, $_SERVER['QUERY_STRING'],"
+        "$_SERVER['BOOT_VALUE'], count($_SERVER), array_key_last($_SERVER), strlen($_SERVER['REMOTE_PORT']) > 1]);"
+    )
+    with worker_site.server.connect() as connection:
+        for user in ("ada", "grace"):
+            before = connection.request("GET", sees, {"X-User": "eve"}).json()
+            connection.request("GET", keeps, {"X-User": user})
+            for other in ("bob", "a-longer-name", ""):
+                expected = [user, other, None, "GET", None, f"q={other}", "of the boot", *before[7:]]
+                assert connection.request("GET", f"{sees}?q={other}", {"X-User": other}).json() == expected
+            basic = {"X-User": "bob", "Authorization": "Basic YWRhOnNlY3JldA=="}
+            assert connection.request("GET", sees, basic).json()[4] == "ada"
+            assert connection.request("GET", sees).json()[:5] == [user, None, None, "GET", None]
+            assert connection.request("GET", sees, {"X-Others": "1", "X-User": "x"}).json()[:4] == [user, "x", None, "GET"]
+            assert connection.request("GET", sees, {"X-User": "y", "X-Others": "1"}).json()[:4] == [user, "y", None, "GET"]
 
 
 def test_request_time_is_that_of_the_request(worker_site):

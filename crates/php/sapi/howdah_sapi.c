@@ -9,7 +9,7 @@
 #include "howdah_sapi.h"
 #include "opcache.h"
 #include "samples/sampler.h"
-#include "worker_mode/superglobals.h"
+#include "variables.h"
 #include "worker_mode/worker_script.h"
 #include "php.h"
 #include "php_main.h"
@@ -41,7 +41,6 @@ static int modules_are_down;
 static zend_long max_input_time;
 static int input_time_is_ignored;
 static const char *server_software;
-static void (*import_process_environment)(zval *array);
 
 /* A process that a script forked has the same request in its memory, but the exchange belongs to its parent: the child's
  * output is dropped. */
@@ -67,72 +66,9 @@ void howdah_exchange_drops_body(void)
 
 /* ---- the request ---- */
 
-static const char *find_variable(const char *name, size_t len)
-{
-	if (request) {
-		for (size_t i = 0; i < request->count; i++) {
-			const struct howdah_variable *variable = &request->variables[i];
-			if (variable->name_len == len && memcmp(variable->name, name, len) == 0) {
-				return variable->value;
-			}
-		}
-	}
-	return NULL;
-}
-
 static char *sapi_howdah_getenv(const char *name, size_t len)
 {
-	return (char *) find_variable(name, len);
-}
-
-static void register_variable(int source, const char *name, const char *value, size_t len, zval *array)
-{
-	size_t filtered_len;
-	char *copy = estrndup(value, len);
-
-	if (sapi_module.input_filter(source, (char *) name, &copy, len, &filtered_len)) {
-		php_register_variable_safe(name, copy, filtered_len, array);
-	}
-	efree(copy);
-}
-
-static void import_request(int source, zval *array)
-{
-	for (size_t i = 0; request && i < request->count; i++) {
-		const struct howdah_variable *variable = &request->variables[i];
-		register_variable(source, variable->name, variable->value, variable->value_len, array);
-	}
-}
-
-/* The configured environment, then the request's variables: for $_SERVER, $_ENV and getenv(), for any variables_order. In
- * worker mode $_ENV belongs to the boot, and gets no request's variables. */
-static void import_environment(zval *array)
-{
-	int is_env = Z_TYPE(PG(http_globals)[TRACK_VARS_ENV]) == IS_ARRAY
-		&& Z_ARR_P(array) == Z_ARR(PG(http_globals)[TRACK_VARS_ENV]);
-
-	import_process_environment(array);
-	if (!is_env || !howdah_worker_script_is_configured()) {
-		import_request(is_env ? PARSE_ENV : PARSE_SERVER, array);
-	}
-}
-
-static void sapi_howdah_register_server_variables(zval *array)
-{
-	const char *script = request && request->script_name ? request->script_name : "";
-	const char *info = request && request->path_info ? request->path_info : "";
-	size_t script_len = strlen(script), info_len = strlen(info);
-	char *php_self = emalloc(script_len + info_len + 1);
-
-	if (howdah_superglobals_add_boot_server(array)) {
-		import_request(PARSE_SERVER, array);
-	} else {
-		import_environment(array);
-	}
-	memcpy(php_self, script, script_len);
-	memcpy(php_self + script_len, info, info_len + 1);
-	register_variable(PARSE_SERVER, "PHP_SELF", php_self, script_len + info_len, array);
-	efree(php_self);
+	return (char *) howdah_variables_find(name, len);
 }
 
 static size_t sapi_howdah_read_post(char *buffer, size_t len)
@@ -292,7 +228,7 @@ static int sapi_howdah_activate_settings(void)
 {
 	if (request && !howdah_worker_script_is_booted()) {
 		if (php_ini_has_per_host_config()) {
-			const char *name = find_variable("SERVER_NAME", sizeof("SERVER_NAME") - 1);
+			const char *name = howdah_variables_find(ZEND_STRL("SERVER_NAME"));
 			if (name) {
 				char *lower = estrdup(name);
 				zend_str_tolower(lower, strlen(lower));
@@ -351,7 +287,7 @@ static sapi_module_struct howdah_sapi = {
 	.send_headers = sapi_howdah_send_headers,
 	.read_post = sapi_howdah_read_post,
 	.read_cookies = sapi_howdah_read_cookies,
-	.register_server_variables = sapi_howdah_register_server_variables,
+	.register_server_variables = howdah_variables_register,
 	.log_message = sapi_howdah_log_message,
 	.ini_defaults = howdah_lock_folder_default,
 	.php_ini_ignore_cwd = 1,
@@ -384,6 +320,7 @@ static PHP_MINIT_FUNCTION(howdah)
 	howdah_forks_wrap();
 	howdah_signals_wrap();
 	howdah_lock_folder_check();
+	howdah_variables_watch();
 	return SUCCESS;
 }
 
@@ -441,8 +378,6 @@ int howdah_php_startup(const char *ini_file, const char *ini_entries, const char
 		return 0;
 	}
 	howdah_sampler_install();
-	import_process_environment = php_import_environment_variables;
-	php_import_environment_variables = import_environment;
 	return 1;
 }
 
@@ -491,6 +426,7 @@ void howdah_exchange_begin(const struct howdah_request *new_request, int has_cli
 	response_finished = !has_client;
 	body_is_lost = 0;
 	modules_are_down = 0;
+	howdah_variables_forget();
 	SG(server_context) = has_client ? (void *) new_request : NULL;
 	SG(sapi_headers).http_response_code = 200;
 	SG(request_info).request_method = new_request->method;

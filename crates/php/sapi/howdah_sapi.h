@@ -7,11 +7,15 @@
 
 /* One CGI variable. Both strings end with NUL. */
 struct howdah_variable {
+	/* The place of the name among those of howdah_variable_name(), or HOWDAH_CUSTOM. */
+	uint16_t code;
 	const char *name;
 	size_t name_len;
 	const char *value;
 	size_t value_len;
 };
+
+#define HOWDAH_CUSTOM UINT16_MAX
 
 /* A request. Pointers may be null where the variable is absent. */
 struct howdah_request {
@@ -120,6 +124,7 @@ struct howdah_text;
 void howdah_loop_stack(struct howdah_text *text); /* the innermost frames of PHP's stack */
 
 /* C calls Rust. None of these calls PHP, so no bailout (longjmp) ever crosses a Rust frame. */
+const char *howdah_variable_name(size_t code); /* NULL behind the last one */
 long howdah_read_body(char *out, size_t len); /* 0: the end; -1: the rest will not arrive */
 int howdah_write(const char *bytes, size_t len); /* 0: the client is gone */
 void howdah_flush(void);

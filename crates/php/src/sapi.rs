@@ -14,6 +14,8 @@ use std::time::Duration;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Variable {
+    /// Its place in [`NAMES`](howdah_channel::request::NAMES), or [`CUSTOM`](howdah_channel::request::CUSTOM).
+    pub code: u16,
     pub name: *const c_char,
     pub name_len: usize,
     pub value: *const c_char,

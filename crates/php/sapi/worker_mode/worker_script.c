@@ -16,6 +16,7 @@
 #include "functions/frankenphp.h"
 #include "opcache.h"
 #include "samples/sampler.h"
+#include "variables.h"
 #include "worker_mode/kept_memory.h"
 #include "worker_mode/superglobals.h"
 #include "php_main.h"
@@ -50,8 +51,14 @@ static int is_damaged;
 static const struct howdah_request *boot_request;
 static void (*next_error_handler)(int type, zend_string *file, const uint32_t line, zend_string *message);
 
-/* These modules keep data of a request. Their own end and start of a request replace it. */
-static const char *const modules[] = { "session", "filter" };
+/* These modules keep data of a request. Their own end and start of a request replace it. NULL: it does not exist. */
+static struct {
+	const char *name;
+	const zend_module_entry *module;
+} modules[] = { { .name = "session" }, { .name = "filter" } };
+
+/* max_execution_time at the end of the boot. Each request begins with it. */
+static zend_long time_limit;
 
 void howdah_php_enable_worker_script(int is_async_script)
 {
@@ -210,10 +217,8 @@ static void settle_exception(void)
 
 static void set_time_limit_of_request(void)
 {
-	zend_long seconds = INI_INT("max_execution_time");
-
-	if (seconds > 0) {
-		zend_set_timeout(seconds, 0);
+	if (time_limit > 0) {
+		zend_set_timeout(time_limit, 0);
 	} else {
 		EG(timeout_seconds) = 0;
 	}
@@ -242,10 +247,17 @@ static void start_configured_buffer(void)
 	}
 }
 
+static void find_modules(void)
+{
+	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
+		modules[i].module = zend_hash_str_find_ptr(&module_registry, modules[i].name, strlen(modules[i].name));
+	}
+}
+
 static void start_modules(void)
 {
 	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
-		zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, modules[i], strlen(modules[i]));
+		const zend_module_entry *module = modules[i].module;
 		if (module && module->request_startup_func) {
 			module->request_startup_func(module->type, module->module_number);
 		}
@@ -262,7 +274,7 @@ static void stop_module(const zend_module_entry *module)
 static void stop_modules(void)
 {
 	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
-		zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, modules[i], strlen(modules[i]));
+		const zend_module_entry *module = modules[i].module;
 		if (module && module->request_shutdown_func) {
 			stop_module(module);
 		}
@@ -321,6 +333,7 @@ static void close_request(void)
 	} zend_end_try();
 	zend_unset_timeout();
 	stop_modules();
+	howdah_variables_forget();
 	howdah_exchange_drops_body();
 	zend_try {
 		php_output_deactivate();
@@ -412,6 +425,7 @@ static bool end_boot(void)
 		return false;
 	}
 	howdah_baseline_take();
+	time_limit = INI_INT("max_execution_time");
 	howdah_superglobals_take();
 	howdah_signals_after_boot();
 	phase = BETWEEN_REQUESTS;
@@ -555,6 +569,7 @@ void howdah_php_run_worker_script(const struct howdah_request *boot)
 {
 	boot_request = boot;
 	phase = BOOTS;
+	find_modules();
 	next_error_handler = zend_error_cb;
 	zend_error_cb = handle_error;
 	howdah_exchange_begin(boot, 0);

@@ -6,12 +6,14 @@
 #![allow(unsafe_code)] // called from C with pointers
 
 use super::account::cpu_meter::RequestCpu;
+use super::request::c_names;
 use crate::{log, sapi};
 use howdah_channel::account::monotonic;
 use howdah_channel::response::ResponseHeadWriter;
 use howdah_channel::{BodyError, Claim, Violation};
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_long};
+use std::ptr::null;
 
 /// The exit code of a worker whose slot another worker has overwritten: EX_SOFTWARE of sysexits.h.
 const EXIT_VIOLATION: c_int = 70;
@@ -40,6 +42,12 @@ fn with_claim<T>(default: T, act: impl FnOnce(&mut Claim<'static>) -> T) -> T {
         Some(CurrentRequest::Channel(claim)) => act(claim),
         _ => default,
     })
+}
+
+/// The name of a variable by its code; null behind the last one.
+#[unsafe(no_mangle)]
+extern "C" fn howdah_variable_name(code: usize) -> *const c_char {
+    c_names().get(code).map_or(null(), |name| name.as_ptr())
 }
 
 /// Reads from the request's body: 0 is the end, and -1 means that the rest will not arrive.

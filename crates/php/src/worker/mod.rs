@@ -16,7 +16,7 @@ mod async_callbacks;
 pub mod async_mode;
 pub mod callbacks;
 pub mod forked;
-mod request;
+pub mod request;
 pub mod requests;
 pub mod sampler;
 pub mod script;

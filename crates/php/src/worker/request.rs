@@ -8,6 +8,7 @@ use howdah_channel::request::{CUSTOM, NAMES, Variable, code, parse_head};
 use howdah_channel::{Claim, Violation};
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::null;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// The buffers of a request, reused for the next one.
@@ -22,8 +23,10 @@ pub struct RequestBuffers {
 pub const TRACE_PARENT: &str = "TRACEPARENT";
 
 /// The names of [`NAMES`] for PHP.
-pub fn c_names() -> Vec<CString> {
-    NAMES.iter().map(|name| CString::new(*name).expect("a name has no NUL")).collect()
+pub fn c_names() -> &'static [CString] {
+    static C_NAMES: LazyLock<Vec<CString>> =
+        LazyLock::new(|| NAMES.iter().map(|name| CString::new(*name).expect("a name has no NUL")).collect());
+    &C_NAMES
 }
 
 // === impl RequestBuffers ===
@@ -42,10 +45,11 @@ impl RequestBuffers {
         claim.head(&mut self.head).and_then(|()| parse_head(&self.head, &mut self.variables))
     }
 
-    /// The request for PHP. Its pointers point into `self` and `c_names`.
-    pub fn for_php(&mut self, c_names: &[CString], began: Duration) -> sapi::SapiRequest {
+    /// The request for PHP. Its pointers point into `self`.
+    pub fn for_php(&mut self, began: Duration) -> sapi::SapiRequest {
         let head = &self.head;
         let at = |start: u32| head[start as usize..].as_ptr().cast::<c_char>();
+        let c_names = c_names();
         let mut by_code = [null::<c_char>(); NAMES.len()];
         let mut trace_parent = null();
         self.pointers.clear();
@@ -62,7 +66,13 @@ impl RequestBuffers {
                 by_code[usize::from(variable.code)] = value;
                 (name.as_ptr(), name.count_bytes())
             };
-            self.pointers.push(sapi::Variable { name, name_len, value, value_len: variable.value.1 as usize });
+            self.pointers.push(sapi::Variable {
+                code: variable.code,
+                name,
+                name_len,
+                value,
+                value_len: variable.value.1 as usize,
+            });
         }
         let known = |code: u16| by_code[usize::from(code)];
         let length = known(code::CONTENT_LENGTH);

@@ -2,14 +2,13 @@
 //! decides with the [`Service`] whether another one may follow. None follows when the worker is ordered to stop.
 
 use super::callbacks::{self, CurrentRequest};
-use super::request::{RequestBuffers, c_names};
+use super::request::RequestBuffers;
 use super::service::Service;
 use crate::sapi;
 use howdah_channel::Next;
 use howdah_channel::account::monotonic;
 use rustix::io::Errno;
 use rustix::process::WaitOptions;
-use std::ffi::CString;
 use std::time::Duration;
 
 /// A worker that is never idle reaps its children after this number of requests: one system call, usually for nothing.
@@ -27,11 +26,24 @@ pub enum Children {
     Keep,
 }
 
+/// Where requests come from, one after the other.
+pub trait Source {
+    /// Waits for the next request. `None`: no other one follows. The pointers are valid until `finish`.
+    fn next(&mut self) -> Option<sapi::SapiRequest>;
+
+    /// PHP has ended the request. Returns whether another one may follow.
+    fn finish(&mut self) -> bool;
+
+    /// The number of the recording of memory that goes on; 0 without one.
+    fn memory_recording(&self) -> u32 {
+        0
+    }
+}
+
 /// The requests of this worker.
 pub struct Requests {
     service: Service,
     children: Children,
-    c_names: Vec<CString>,
     buffers: RequestBuffers,
     since_reaped: u32,
     /// When the current request began.
@@ -43,19 +55,13 @@ pub struct Requests {
 impl Requests {
     /// The worker is ready for its first request.
     pub fn begin(service: Service, children: Children) -> Requests {
-        Requests {
-            service,
-            children,
-            c_names: c_names(),
-            buffers: RequestBuffers::default(),
-            since_reaped: 0,
-            began: Duration::ZERO,
-        }
+        Requests { service, children, buffers: RequestBuffers::default(), since_reaped: 0, began: Duration::ZERO }
     }
+}
 
-    /// Waits for the next request, and makes it the current one of the [callbacks](super::callbacks). Its pointers are
-    /// valid until [`Self::finish`]. `None`: the worker must exit.
-    pub fn next(&mut self) -> Option<sapi::SapiRequest> {
+impl Source for Requests {
+    /// Makes the next request the current one of the [callbacks](super::callbacks).
+    fn next(&mut self) -> Option<sapi::SapiRequest> {
         let (end, children, service) = (self.service.end, self.children, &mut self.service);
         let before_sleep = || {
             service.before_sleep();
@@ -67,7 +73,7 @@ impl Requests {
         }
         self.began = monotonic();
         claim.set_began(self.began);
-        let for_php = self.buffers.for_php(&self.c_names, self.began);
+        let for_php = self.buffers.for_php(self.began);
         let (slot, sequence) = claim.name();
         self.service.ledger.begin(slot, sequence, self.began);
         callbacks::begin(CurrentRequest::Channel(claim));
@@ -75,13 +81,11 @@ impl Requests {
         Some(for_php)
     }
 
-    /// The number of the recording of memory that goes on; 0 without one.
-    pub fn memory_recording(&self) -> u32 {
+    fn memory_recording(&self) -> u32 {
         self.service.end.memory_recording()
     }
 
-    /// PHP has ended the current request. Returns whether another one may follow.
-    pub fn finish(&mut self) -> bool {
+    fn finish(&mut self) -> bool {
         self.service.request_is_answered(self.buffers.is_warm_up());
         if self.buffers.is_warm_up() && self.children == Children::Keep {
             // Each worker of a worker script must run it: the next one is for another worker.

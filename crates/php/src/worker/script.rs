@@ -9,19 +9,25 @@
 
 use super::async_mode::held_requests::HeldRequests;
 use super::forked::Worker;
-use super::requests::{Children, Requests};
+use super::requests::{Children, Requests, Source};
 use crate::{log, sapi};
+use howdah_channel::request::CUSTOM;
 use howdah_protocol::messages::process_end::EXIT_BOOT_FAILED;
 use howdah_protocol::messages::prototype::WorkerScript;
 use std::cell::RefCell;
 use std::ffi::{CString, c_int};
 use std::ptr::null;
 
+/// The service of a script that has booted.
+pub enum Served {
+    OneByOne(Box<dyn Source>),
+    /// Async mode.
+    Several(Box<HeldRequests>),
+}
+
 /// The state that PHP's calls need.
 struct Running {
     boot: BootState,
-    /// Async mode: the most requests at a time.
-    concurrency: Option<u16>,
     /// The current request. PHP has a pointer to it.
     request: Box<Option<sapi::SapiRequest>>,
     /// No other request follows.
@@ -30,12 +36,10 @@ struct Running {
 
 enum BootState {
     /// The script boots. The function is called when it asks for its first request.
-    Boots(Box<dyn FnOnce() -> Worker>),
+    Boots(Box<dyn FnOnce() -> Served>),
     /// The function runs.
     IsReady,
-    Serves(Box<Requests>),
-    /// Async mode.
-    ServesSeveral(Box<HeldRequests>),
+    Serves(Served),
 }
 
 thread_local! {
@@ -75,12 +79,19 @@ pub fn ended_without_a_request(script: &WorkerScript) -> String {
 /// Runs the script until it ends. `on_ready` is called when it asks for its first request; it may fork this process, and then
 /// returns in the workers only. Returns whether the script has asked for a request.
 pub fn run(script: &WorkerScript, on_ready: impl FnOnce() -> Worker + 'static) -> bool {
-    RUNNING.set(Some(Running {
-        boot: BootState::Boots(Box::new(on_ready)),
-        concurrency: script.concurrency,
-        request: Box::new(None),
-        is_over: false,
-    }));
+    let concurrency = script.concurrency;
+    run_with(script, move || {
+        let service = on_ready().service();
+        match concurrency {
+            Some(most) => Served::Several(Box::new(HeldRequests::begin(service, most))),
+            None => Served::OneByOne(Box::new(Requests::begin(service, Children::Keep))),
+        }
+    })
+}
+
+/// The same with requests of any source.
+pub fn run_with(script: &WorkerScript, on_ready: impl FnOnce() -> Served + 'static) -> bool {
+    RUNNING.set(Some(Running { boot: BootState::Boots(Box::new(on_ready)), request: Box::new(None), is_over: false }));
     let boot = Boot::new(script);
     // SAFETY: PHP was started in the prototype; all pointers point into `boot`, which outlives the call.
     unsafe { sapi::howdah_php_run_worker_script(&boot.request()) };
@@ -95,7 +106,7 @@ pub fn exit_code() -> c_int {
 /// The requests of a script in async mode; `default` if it has not booted, or is no such script.
 pub fn with_held<T>(default: T, act: impl FnOnce(&mut HeldRequests) -> T) -> T {
     RUNNING.with_borrow_mut(|running| match running {
-        Some(Running { boot: BootState::ServesSeveral(held), .. }) => act(held),
+        Some(Running { boot: BootState::Serves(Served::Several(held)), .. }) => act(held),
         _ => default,
     })
 }
@@ -114,14 +125,10 @@ pub fn end_boot() {
     });
     // Outside of the borrow: it may take long, and fork.
     if let Some(on_ready) = on_ready {
-        let worker = on_ready();
+        let served = on_ready();
         RUNNING.with_borrow_mut(|running| {
             if let Some(running) = running {
-                let service = worker.service();
-                running.boot = match running.concurrency {
-                    Some(most) => BootState::ServesSeveral(Box::new(HeldRequests::begin(service, most))),
-                    None => BootState::Serves(Box::new(Requests::begin(service, Children::Keep))),
-                };
+                running.boot = BootState::Serves(served);
             }
         });
     }
@@ -132,10 +139,12 @@ pub fn end_boot() {
 extern "C" fn howdah_next_request() -> *const sapi::SapiRequest {
     end_boot();
     RUNNING.with_borrow_mut(|running| {
-        let Some(Running { boot: BootState::Serves(requests), request, is_over: is_over @ false, .. }) = running else {
+        let Some(Running { boot: BootState::Serves(Served::OneByOne(source)), request, is_over: is_over @ false }) =
+            running
+        else {
             return null();
         };
-        **request = requests.next();
+        **request = source.next();
         *is_over = request.is_none();
         (**request).as_ref().map_or(null(), |request| request)
     })
@@ -144,8 +153,8 @@ extern "C" fn howdah_next_request() -> *const sapi::SapiRequest {
 #[unsafe(no_mangle)]
 extern "C" fn howdah_request_done() {
     RUNNING.with_borrow_mut(|running| {
-        if let Some(Running { boot: BootState::Serves(requests), is_over, .. }) = running {
-            *is_over |= !requests.finish();
+        if let Some(Running { boot: BootState::Serves(Served::OneByOne(source)), is_over, .. }) = running {
+            *is_over |= !source.finish();
         }
     });
 }
@@ -154,8 +163,8 @@ extern "C" fn howdah_request_done() {
 #[unsafe(no_mangle)]
 extern "C" fn howdah_memory_recording() -> u32 {
     RUNNING.with_borrow(|running| match running {
-        Some(Running { boot: BootState::Serves(requests), .. }) => requests.memory_recording(),
-        Some(Running { boot: BootState::ServesSeveral(held), .. }) => held.memory_recording(),
+        Some(Running { boot: BootState::Serves(Served::OneByOne(source)), .. }) => source.memory_recording(),
+        Some(Running { boot: BootState::Serves(Served::Several(held)), .. }) => held.memory_recording(),
         _ => 0,
     })
 }
@@ -185,6 +194,7 @@ impl Boot {
             (name("FRANKENPHP_WORKER"), name("1")),
         ];
         let variable = |(name, value): &(CString, CString)| sapi::Variable {
+            code: CUSTOM,
             name: name.as_ptr(),
             name_len: name.count_bytes(),
             value: value.as_ptr(),

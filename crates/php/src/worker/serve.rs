@@ -4,7 +4,7 @@
 
 #![allow(unsafe_code)] // runs PHP
 
-use super::requests::Requests;
+use super::requests::{Requests, Source};
 use crate::sapi;
 
 /// Serves until the worker must exit.

@@ -4,7 +4,6 @@ use crate::sapi::SapiRequest;
 use crate::worker::request::RequestBuffers;
 use howdah_channel::account::Current;
 use howdah_channel::{Claim, Violation};
-use std::ffi::CString;
 use std::time::Duration;
 
 /// A request. PHP has its number until it frees its object.
@@ -29,10 +28,10 @@ impl Held {
     ///
     /// # Errors
     /// When another worker has overwritten it.
-    pub fn new(mut claim: Claim<'static>, c_names: &[CString], began: Duration) -> Result<Held, Violation> {
+    pub fn new(mut claim: Claim<'static>, began: Duration) -> Result<Held, Violation> {
         let mut buffers = RequestBuffers::default();
         buffers.read(&claim)?;
-        let request = buffers.for_php(c_names, began);
+        let request = buffers.for_php(began);
         claim.set_began(began);
         let (slot, sequence) = claim.name();
         let current = Current { slot, sequence, began };

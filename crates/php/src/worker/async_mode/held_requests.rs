@@ -11,13 +11,12 @@ use super::loop_watch::LoopWatch;
 use super::slow_requests::log_if_slow;
 use crate::sapi;
 use crate::worker::callbacks;
-use crate::worker::request::c_names;
 use crate::worker::requests::WARM_UP_PAUSE;
 use crate::worker::service::Service;
 use howdah_channel::Claim;
 use howdah_channel::account::{Current, monotonic};
 use std::collections::BTreeSet;
-use std::ffi::{CString, c_int};
+use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -27,7 +26,6 @@ pub struct HeldRequests {
     watch: LoopWatch,
     /// The most requests at a time.
     most: usize,
-    c_names: Vec<CString>,
     /// By their numbers; a number is free again when PHP has freed its object.
     table: Vec<Option<Box<Held>>>,
     free: Vec<u32>,
@@ -59,7 +57,6 @@ impl HeldRequests {
             service,
             watch,
             most: most.into(),
-            c_names: c_names(),
             table: Vec::new(),
             free: Vec::new(),
             places: BTreeSet::new(),
@@ -122,8 +119,7 @@ impl HeldRequests {
 
     fn hold(&mut self, claim: Claim<'static>) -> u32 {
         let now = monotonic();
-        let held = Held::new(claim, &self.c_names, now)
-            .unwrap_or_else(|violation| callbacks::exit_after_violation(&violation));
+        let held = Held::new(claim, now).unwrap_or_else(|violation| callbacks::exit_after_violation(&violation));
         self.service.request_begins(held.buffers.is_warm_up());
         if self.places.is_empty() {
             let Current { slot, sequence, began } = held.current;
