@@ -110,9 +110,11 @@ acme-tests: build-ci
 	scripts/build-pebble
 	HOWDAH=$(CURDIR)/target/ci/howdah tests/run --waiting tests/pebble/pebble_tests.py
 
-# All end-to-end tests but those of tests/apps, with a PHP that this system does not have, in a chroot: `make test-php8.4`.
+# The end-to-end tests with a PHP that this system does not have, in a chroot: `make test-php8.4`. A part of them:
+# `make test-php8.4 FOLDERS="tests/php tests/http"`. Prints what each folder took.
+FOLDERS ?=
 test-php8.1 test-php8.3 test-php8.4 test-php8.5: test-php%:
-	scripts/php-in-chroot $*
+	FOLDERS="$(FOLDERS)" scripts/php-in-chroot $*
 
 # 100,000 requests of different users at random in worker mode, and as many in async mode: no byte of one in the answer to another.
 INTERLEAVED_REQUESTS ?= 100000

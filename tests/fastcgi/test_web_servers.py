@@ -67,13 +67,14 @@ def test_each_web_server_gets_its_responses(front, folder, kind, more):
         for number in range(3):
             response = connection.request("GET", f"/a.php?q={number}")
             assert (response.status, response.header("X-A"), response.text) == (201, "1", f"hello {number}")
-        assert connection.request("GET", "/empty.php").status == 204
         assert connection.request("HEAD", "/a.php").status == 201
         assert connection.request("GET", "/large.php").body == b"0123456789" * 300_000
         for size in (0, 1, 100_000, 3_000_000):
             content = os.urandom(size)
             response = connection.request("POST", "/body.php", {"Content-Type": "text/plain"}, content)
             assert response.text == f"{hashlib.md5(content).hexdigest()} {size}"
+    # HAProxy 3.0 closes the client's connection behind it, also with another FastCGI server.
+    assert web.get("/empty.php").status == 204
     headers = {"Host": "shop.example", "X-Two": "2", "Proxy": "x", "Cookie": "a=1", "User-Agent": "test"}
     got = web.get("/server.php/a/b?q=1", headers).json()
     expected = {
