@@ -38,7 +38,7 @@ def run(options):
                          f"{median:.1f} µs added (median of {options.rounds}); the bar is {BAR_MICROSECONDS}")
 
 
-def floor_microseconds(page):
-    script = BENCH / "pages" / f"{page}.php"
-    command = [executable().with_name(f"howdah-php{PHP}"), "--floor", script, str(FLOOR_REQUESTS)]
+def floor_microseconds(page, is_worker=False):
+    script = ["--worker", BENCH / "pages/worker.php"] if is_worker else [BENCH / "pages" / f"{page}.php"]
+    command = [executable().with_name(f"howdah-php{PHP}"), "--floor", *script, str(FLOOR_REQUESTS)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

@@ -2,7 +2,7 @@
 
 A sample counts for the innermost function on its stack that names a part. CPU per request comes from a run without perf.
 The last line of the worker is the floor, `howdah-php8.2 --floor`: PHP's own request start-up, script and shut-down in a
-bare loop. Without a bar: docs/performance.md has a table that this benchmark made.
+bare loop (in worker mode that of hello, whatever the page). Without a bar: docs/performance.md has a table that this benchmark made.
 """
 
 import re
@@ -34,11 +34,11 @@ PARTS = {
     "worker": {
         "take a request, sleep": r"WorkerEnd>?::(next|claim)|doorbell|SYS_futex|__x64_sys_futex",
         "read the CGI variables": r"RequestBuffers|parse_head|Claim>?::head",
-        "PHP start-up": r"^php_request_startup",
+        "PHP start-up": r"^(php_request_startup|begin_request|howdah_superglobals_refresh|sapi_activate|php_output_activate)",
         "find and enter the script's folder": r"chdir|newfstatat|fstatat64|virtual_chdir_file",
-        "script": r"^php_execute_script",
+        "script": r"^(php_execute_script|zend_call_function)",
         "hand-back: write the response": r"^howdah_(write|finish|flush|head_)|Claim>?::(write|finish)|notify_router",
-        "PHP shut-down": r"^php_request_shutdown",
+        "PHP shut-down": r"^(php_request_shutdown|end_request|complete_request|close_request|howdah_baseline_restore|php_output_end_all)",
         "accounting": r"CpuMeter|Growth|Ledger|reap_children|howdah_sampler|howdah_signals",
     },
 }
@@ -49,6 +49,7 @@ PHP_PAGES = ["hello", "json", "phpinfo", "loop"]
 
 
 def add_options(parser):
+    parser.add_argument("--server", choices=["howdah", "howdah-worker"], default="howdah", help="classic mode or worker mode; default howdah")
     parser.add_argument("--pages", type=list_of(PHP_PAGES), default=["hello"], help=f"of {','.join(PHP_PAGES)}")
     parser.add_argument("--connections", type=int, default=20, help="default 20")
     parser.add_argument("--seconds", type=int, default=3, help="of each of the two runs; default 3")
@@ -58,7 +59,7 @@ def add_options(parser):
 def run(options):
     if not shutil.which("perf"):
         raise BenchError("perf is not installed: apt-get install linux-perf")
-    with serve("howdah", workers=options.processes) as server:
+    with serve(options.server, workers=options.processes) as server:
         for page in options.pages:
             measure(server, page, options)
     return True
@@ -82,7 +83,8 @@ def measure(server, page, options):
         print(f"| **{role}** ({counts.total()} samples) | **{cpu[role]:.1f}** |")
         for part in [*PARTS[role], OTHER[role]]:
             print(f"| {part} | {counts[part] / total * cpu[role]:.1f} |")
-    print(f"| the floor: PHP alone in a loop | {floor_microseconds(page):.1f} |", flush=True)
+    floor = floor_microseconds(page, is_worker=options.server == "howdah-worker")
+    print(f"| the floor: PHP alone in a loop | {floor:.1f} |", flush=True)
 
 
 def sample(server, url, pids, options):
