@@ -427,6 +427,27 @@ def test_the_configuration_changes_under_load(application, folder, fpm):
     load.assert_flawless()
 
 
+def test_a_replaced_configuration_keeps_no_process_of_the_server(application, folder, fpm):
+    """Its connections that wait for another request are closed, although one of its requests still runs elsewhere."""
+    flag, ended = folder.scratch / "flag", folder.scratch / "ended"
+    folder.php("hold.php", f"echo 'first'; flush(); await('{flag}'); touch('{ended}'); echo ' second';")
+    folder.php("hello.php", HELLO)
+    pool = {"pm.max_children": 1, "php_admin_value[output_buffering]": "0"}
+    server = application(fpms=[fpm(**pool), fpm(**pool)], keep_alive=60)
+    idle = lambda: [address for address, state in servers(server).items() if state["idle"] == 1]
+    with server.connect() as slow:
+        slow.send_request("GET", "/hold.php")
+        _, body = slow.stream()
+        assert next(body) == b"first"
+        # The other server has fewer requests.
+        assert server.get("/hello.php").text == "hello"
+        wait_for(idle, "a connection that waits for its next request")
+        assert server.api("PUT", "/config/applications/app/address", json.dumps(idle()[0])).status == 200
+        assert server.get("/hello.php").text == "hello" and not ended.exists()
+        flag.touch()
+        assert b"".join(body) == b" second"
+
+
 @pytest.mark.load
 @pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
 def test_1500_clients_of_a_small_backlog_get_no_error(application, folder, tcp):

@@ -322,6 +322,11 @@ impl RouterProcess {
             let _ = commands.send(ThreadCommand::Configure(reconfiguration.clone()));
         }
         self.generations.configured(&new.generations);
+        for generation in self.generations.fastcgi.used() {
+            let is_named = new.generations.values().any(|named| *named == generation.id);
+            let is_arriving = || self.generations.fastcgi.arriving().any(|arriving| arriving.id == generation.id);
+            generation.set_current(is_named || is_arriving());
+        }
         Ok(())
     }
 

@@ -183,6 +183,12 @@ impl FastCgiGeneration {
         self.gate.measure(self.waiting_requests(), Instant::now());
     }
 
+    /// Whether the configuration names this generation. If not, it has its last requests: a connection that waited for
+    /// another one would keep a process of the server from the generation that follows.
+    pub fn set_current(&self, is_current: bool) {
+        self.places.keep(is_current);
+    }
+
     /// Closes connections that have waited for too long, and tries addresses that no task tries any more.
     pub fn sweep(self: &Arc<Self>) {
         self.places.close_idle(self.keep_alive, Instant::now());

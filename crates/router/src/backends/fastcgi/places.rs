@@ -54,6 +54,8 @@ struct State {
     last_number: u64,
     /// The address that had the last turn.
     last: usize,
+    /// Whether connections wait for another request: the configuration names the generation.
+    keeps: bool,
 }
 
 /// A request in the line.
@@ -96,7 +98,7 @@ impl Places {
     pub fn new(endpoints: Vec<Endpoint>, limit: usize) -> Places {
         let server = |endpoint| Server { endpoint, limit, taken: 0, unanswered: 0, idle: Vec::new(), trouble: None };
         let servers = endpoints.into_iter().map(server).collect();
-        Places(Mutex::new(State { servers, waiting: VecDeque::new(), last_number: 0, last: 0 }))
+        Places(Mutex::new(State { servers, waiting: VecDeque::new(), last_number: 0, last: 0, keeps: true }))
     }
 
     /// The number of places.
@@ -174,6 +176,14 @@ impl Places {
             server.taken -= closed.len() - before;
         }
         drop(state);
+    }
+
+    /// Whether connections are kept for another request from now on. If not, those that are idle are closed.
+    pub fn keep(self: &Arc<Self>, keeps: bool) {
+        self.lock().keeps = keeps;
+        if !keeps {
+            self.close_idle(Duration::ZERO, Instant::now());
+        }
     }
 
     /// The connections to each address.
@@ -303,7 +313,7 @@ impl Place {
         let Some(places) = self.places.clone() else { return };
         let mut state = places.lock();
         let server = &state.servers[self.server];
-        if server.unanswered == 0 && server.trouble.is_none() {
+        if state.keeps && server.unanswered == 0 && server.trouble.is_none() {
             self.connection = Some(connection.reused());
             state.give(self);
             return;
@@ -374,6 +384,23 @@ mod tests {
         assert_eq!(servers, [1, 2, 0, 1, 0], "they take turns");
         assert!(places.take(now).is_err(), "all places are taken");
         drop(taken);
+        assert_eq!(places.load().values().map(|load| load.connections).sum::<u64>(), 0);
+    }
+
+    #[tokio::test]
+    async fn without_keeping_connections_are_closed_when_they_are_idle() {
+        let places = places(&[2]);
+        let ((idle, idle_end), (busy, busy_end)) = (connection(), connection());
+        let running = answered(&places);
+        answered(&places).give_back(idle);
+        let is_closed = |end: &UnixStream| end.try_read(&mut [0; 1]).is_ok_and(|read| read == 0);
+        assert!(!is_closed(&idle_end));
+        places.keep(false);
+        idle_end.readable().await.expect("an event");
+        assert!(is_closed(&idle_end), "it was idle");
+        running.give_back(busy);
+        busy_end.readable().await.expect("an event");
+        assert!(is_closed(&busy_end), "it would be idle");
         assert_eq!(places.load().values().map(|load| load.connections).sum::<u64>(), 0);
     }
 
