@@ -45,6 +45,15 @@ def test_preloaded_code_that_sends_no_message_breaks_the_rules(folder):
     assert "its prototype broke the rules: it sent something that is no message; does preloaded code" in str(failure.value)
 
 
+@pytest.mark.parametrize("version", ["", "8\x1b]0;title\a", "8\ncontrol /tmp/another", "8" * 1000])
+def test_preloaded_code_cannot_write_to_the_terminal_as_howdah(folder, version):
+    """The first lines show the version of PHP."""
+    preload = folder.php("preload.php", sending({"Booted": {"php_version": version, "opcache": True}}) + "sleep(1);")
+    with pytest.raises(AssertionError, match="exit code 1") as failure:
+        Howdah.serve(folder, ini={"opcache.preload": preload})
+    assert "broke the rules: it has loaded a PHP without a valid version" in str(failure.value)
+
+
 @pytest.mark.parametrize("first", [[], [BOOTED]], ids=["before it has booted", "after it claims that it has"])
 def test_preloaded_code_cannot_make_the_supervisor_kill_others(folder, victim, first):
     preload = folder.php("preload.php", sending(*first, started(victim.pid)) + "sleep(1);")

@@ -36,6 +36,9 @@ struct Options {
     certificate: Option<String>,
     /// How many bytes of all responses together may wait here.
     window: Option<u32>,
+    /// How many bytes each stream of the server may have. The server's own streams, such as that of its settings, are not
+    /// read then.
+    stream_window: Option<u32>,
     /// Whether it sends requests with its first packets when it comes again (0-RTT).
     early: bool,
 }
@@ -57,6 +60,8 @@ enum Command {
     Open { stream: u64, is_request: bool, reads: bool },
     /// Sends bytes on it, in hexadecimal.
     Send { stream: u64, data: String, ends: bool },
+    /// Sends bytes on it, each in a packet of its own.
+    Drip { stream: u64, data: String },
     /// Cancels the client's direction.
     Reset { stream: u64, code: u32 },
     /// Cancels the server's direction.
@@ -76,6 +81,7 @@ enum Command {
 /// A task of a stream. They are done in their order.
 enum Part {
     Send(Vec<u8>, bool),
+    Drip(Vec<u8>),
     Reset(u32),
 }
 
@@ -117,7 +123,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         }
     };
     event(&json!({"event": "connected"}));
-    let mut closed = spawn_local(watch(connection.clone()));
+    let mut closed = spawn_local(watch(connection.clone(), options.stream_window.is_some()));
     let mut client = Client { options, endpoint, connection, streams: Streams::default() };
     let (sender, mut lines) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -148,10 +154,15 @@ fn any_port(options: &Options) -> SocketAddr {
 }
 
 /// Reports what the server does without being asked, to the end of the connection.
-async fn watch(connection: Connection) {
+async fn watch(connection: Connection, keeps_unread: bool) {
     let accepting = connection.clone();
     spawn_local(async move {
+        let mut unread = Vec::new();
         while let Ok(stream) = accepting.accept_uni().await {
+            if keeps_unread {
+                unread.push(stream);
+                continue;
+            }
             let id = json!(format!("server {}", u64::from(stream.id())));
             spawn_local(receive(stream, id, None));
         }
@@ -189,7 +200,7 @@ impl Client {
                 event(&json!({"event": "shaken", "accepted": accepted}));
             });
         }
-        Ok(spawn_local(watch(self.connection.clone())))
+        Ok(spawn_local(watch(self.connection.clone(), self.options.stream_window.is_some())))
     }
 
     async fn obey(&mut self, command: Command) -> Result<(), Box<dyn Error>> {
@@ -225,6 +236,11 @@ impl Client {
             Command::Send { stream, data, ends } => {
                 if let Some(sender) = streams.sending.get(&stream) {
                     let _ = sender.send(Part::Send(bytes(&data)?, ends));
+                }
+            }
+            Command::Drip { stream, data } => {
+                if let Some(sender) = streams.sending.get(&stream) {
+                    let _ = sender.send(Part::Drip(bytes(&data)?));
                 }
             }
             Command::Reset { stream, code } => {
@@ -268,12 +284,22 @@ async fn transmit(mut send: SendStream, stream: u64, mut parts: mpsc::UnboundedR
                 sent.map_err(|error| error.to_string())
                     .and_then(|()| if ends { send.finish().map_err(|error| error.to_string()) } else { Ok(()) })
             }
+            Part::Drip(data) => drip(&mut send, &data).await.map_err(|error| error.to_string()),
             Part::Reset(code) => send.reset(VarInt::from_u32(code)).map_err(|error| error.to_string()),
         };
         if let Err(reason) = done {
             event(&json!({"event": "refused", "stream": stream, "reason": reason}));
         }
     }
+}
+
+async fn drip(send: &mut SendStream, data: &[u8]) -> Result<(), quinn::WriteError> {
+    for byte in data {
+        send.write_all(&[*byte]).await?;
+        // The connection's own task sends it.
+        tokio::task::yield_now().await;
+    }
+    Ok(())
 }
 
 async fn receive(mut stream: RecvStream, id: Value, mut stop: Option<mpsc::UnboundedReceiver<u32>>) {
@@ -350,8 +376,9 @@ fn config(options: &Options) -> Result<ClientConfig, Box<dyn Error>> {
     let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
     let mut transport = TransportConfig::default();
     // A test that reads nothing wants the server to notice it soon.
+    let window = options.stream_window.unwrap_or(256 * 1024);
     transport
-        .stream_receive_window(VarInt::from_u32(256 * 1024))
+        .stream_receive_window(VarInt::from_u32(window))
         .max_idle_timeout(Some(Duration::from_secs(60).try_into()?));
     if let Some(window) = options.window {
         // Its windows of single streams are wide: that of the connection is the only limit.

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A socket that is connected with the daemon.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub enum Connection {
 
 /// How long a daemon on this machine may take for a message.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a connection, or a write to it, may take.
+/// How long a connection, or a message, may take.
 const TCP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether the kernel takes no message of this length.
@@ -52,9 +52,7 @@ impl Connection {
                     Ok(Connection::Udp(socket))
                 }
                 SyslogServer::Tcp(host, port) => {
-                    let stream = TcpStream::connect_timeout(&resolve(host, *port)?, TCP_TIMEOUT)?;
-                    stream.set_write_timeout(Some(TCP_TIMEOUT))?;
-                    Ok(Connection::Tcp(stream))
+                    Ok(Connection::Tcp(TcpStream::connect_timeout(&resolve(host, *port)?, TCP_TIMEOUT)?))
                 }
             },
         }
@@ -69,7 +67,7 @@ impl Connection {
                 check_open(stream)?;
                 let mut framed = format!("{} ", message.len()).into_bytes();
                 framed.extend_from_slice(message);
-                stream.write_all(&framed)
+                write_within(stream, &framed, TCP_TIMEOUT)
             }
         }
     }
@@ -87,6 +85,25 @@ fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
     addresses.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{host:?} has no address")))
 }
 
+/// Writes all of the bytes within this time. A server that takes some of them now and then is as good as one that hangs.
+fn write_within(stream: &mut TcpStream, mut bytes: &[u8], limit: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + limit;
+    while !bytes.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("it takes less than a line in {limit:?}")));
+        }
+        stream.set_write_timeout(Some(left))?;
+        match stream.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// A write to a connection that the server has closed succeeds once, and its message is lost: the end is read before.
 fn check_open(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
@@ -98,5 +115,32 @@ fn check_open(stream: &TcpStream) -> io::Result<()> {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_server_that_takes_a_little_now_and_then_does_not_hold_a_message() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let mut stream = TcpStream::connect(server.local_addr().expect("an address")).expect("a connection");
+        let (mut slow, _) = server.accept().expect("a connection");
+        let reader = std::thread::spawn(move || {
+            // Until the writer gives up.
+            let mut some = vec![0; 64 * 1024];
+            while slow.read(&mut some).is_ok_and(|count| count > 0) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let (began, limit) = (Instant::now(), Duration::from_millis(200));
+        let error = write_within(&mut stream, &vec![0; 256 << 20], limit).expect_err("too slow");
+        assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
+        assert!((limit..50 * limit).contains(&began.elapsed()), "{:?}", began.elapsed());
+        drop(stream);
+        reader.join().expect("it ends");
     }
 }

@@ -170,17 +170,17 @@ class Stream:
 
 class Http3Connection:
     """One connection. `begins`: it sends its settings; `ca`: the certificate that must have signed the server's;
-    `certificate`: a file with the client's own; `window`: how many bytes of all responses may wait in the client; `early`:
-    it sends early data when it comes again."""
+    `certificate`: a file with the client's own; `window`: how many bytes of all responses may wait in the client;
+    `stream_window`: how many bytes each stream of the server may have; `early`: it sends early data when it comes again."""
 
     def __init__(
         self, address, name="localhost", begins=True, alpn="h3", ca: str | None = None, certificate: str | None = None,
-        window: int | None = None, early=False,
+        window: int | None = None, stream_window: int | None = None, early=False,
     ):  # fmt: skip
         assert PIPE.exists(), f"{PIPE} is missing: scripts/ci-cargo build --profile ci"
         host = f"[{address[0]}]" if ":" in address[0] else address[0]
         options = {"address": f"{host}:{address[1]}", "name": name, "alpn": alpn, "ca": ca, "early": early}
-        options |= {"certificate": certificate, "window": window}
+        options |= {"certificate": certificate, "window": window, "stream_window": stream_window}
         command = [str(PIPE), json.dumps(options)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.name = name
@@ -220,6 +220,10 @@ class Http3Connection:
 
     def send(self, stream: Stream, data: bytes, ends=False) -> None:
         self._do("send", stream=stream.number, data=data.hex(), ends=ends)
+
+    def drip(self, stream: Stream, data: bytes) -> None:
+        """Sends bytes, each in a packet of its own."""
+        self._do("drip", stream=stream.number, data=data.hex())
 
     def reset(self, stream: Stream, code=REQUEST_CANCELLED) -> None:
         self._do("reset", stream=stream.number, code=code)

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// The pause between two scenarios.
 const PAUSE: Duration = Duration::from_secs(5);
+/// In JavaScript, these end a line, too.
+const LINE_ENDS: [char; 2] = ['\u{2028}', '\u{2029}'];
 /// The time that k6 gives a number of requests.
 const LONGEST: &str = "1h";
 
@@ -41,7 +43,7 @@ pub fn script(title: &str, loads: &[LoadPlan]) -> String {
          import http from 'k6/http';\nimport {{ check }} from 'k6';\nimport exec from 'k6/execution';\n\n\
          const base = __ENV.BASE_URL;\nif (!base) {{ throw new Error('set BASE_URL to the URL of the server'); }}\n\n\
          export const options = {options:#};\n\n{HELPERS}{functions}",
-        title.replace('\n', " ")
+        title.replace(|c: char| c.is_control() || LINE_ENDS.contains(&c), " ")
     )
 }
 
@@ -162,6 +164,10 @@ mod tests {
     use super::*;
     use crate::stacks::Library;
 
+    fn k6_title(title: &str) -> String {
+        script(title, &[]).lines().next().unwrap_or_default().to_owned()
+    }
+
     #[test]
     fn each_load_is_a_scenario_with_its_requests() {
         let folder = tempfile::tempdir().unwrap();
@@ -186,6 +192,8 @@ mod tests {
             script.contains("export function load_c_50()") && script.contains("\"contains\": \"it's\""),
             "{script}"
         );
+        let title = k6_title("a\rb\u{2028}c\u{2029}d\ne");
+        assert_eq!(title, "// a b c d e: made by `howdah lab k6`. BASE_URL=http://127.0.0.1:8080 k6 run lab.js");
         assert!(test_run("shop", 4).contains("parallelism: 4"));
     }
 }

@@ -1,7 +1,7 @@
 //! The memory of requests that a client holds open.
 //!
 //! HPACK makes a head of 64 KiB from a few bytes, and a connection has many streams: without a limit, a client that sends
-//! some kilobytes would take megabytes. Each connection may take [`OF_CONNECTION`]; what it takes beyond that, up to
+//! some kilobytes would take megabytes. In HTTP/3, the heads of many streams may come at the same time, each in small parts. Each connection may take [`OF_CONNECTION`]; what it takes beyond that, up to
 //! [`MOST_OF_REQUEST`] for each request that it may have, is a part of [`SHARED`], which all connections of the process have together. A request beyond these
 //! limits is refused (REFUSED_STREAM): its client may send it again. A single request is never refused.
 //!
@@ -10,7 +10,7 @@
 //! greedy leave room for others, however many they are.
 
 use crate::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
-use http::HeaderMap;
+use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -57,32 +57,66 @@ impl HeadMemory {
     }
 
     fn sharing(shared: &'static AtomicUsize, max_requests: u32) -> Rc<HeadMemory> {
-        let most = (max_requests as usize).saturating_mul(MOST_OF_REQUEST);
+        let most = (max_requests as usize).saturating_mul(MOST_OF_REQUEST).max(OF_CONNECTION);
         Rc::new(HeadMemory { used: Cell::new(0), most, shared })
     }
 
     /// Takes the memory of a request with this head; `None` if it must be refused.
     pub fn hold(self: &Rc<Self>, head: &Parts) -> Option<HeldHead> {
-        self.take(STREAM_BYTES + size(&head.headers) + target_size(head))
+        self.take(STREAM_BYTES + head_size(head))
+    }
+
+    /// Takes the memory of a stream without its head, if the head comes later; `None` if the stream must be refused.
+    pub fn hold_stream(self: &Rc<Self>) -> Option<HeldHead> {
+        self.take(STREAM_BYTES)
+    }
+
+    /// Takes the memory of the head of such a stream.
+    pub fn hold_head(self: &Rc<Self>, head: &Parts) -> Option<HeldHead> {
+        self.take(head_size(head))
+    }
+
+    /// Takes the memory of these bytes, which are a part of a head.
+    pub fn hold_bytes(self: &Rc<Self>, bytes: usize) -> Option<HeldHead> {
+        self.take(bytes)
     }
 
     fn take(self: &Rc<Self>, bytes: usize) -> Option<HeldHead> {
+        self.reserve(bytes).then(|| HeldHead { memory: Rc::clone(self), bytes })
+    }
+
+    fn reserve(&self, bytes: usize) -> bool {
         let before = self.used.get();
         let after = before + bytes;
         if before > 0 && after > self.most {
-            return None;
+            return false;
         }
         let more = beyond(after) - beyond(before);
         let free = SHARED.saturating_sub(self.shared.load(Ordering::Relaxed));
         if more > 0 && before > 0 && beyond(after) > free / PART_OF_FREE {
-            return None;
+            return false;
         }
         if more > 0 && self.shared.fetch_add(more, Ordering::Relaxed) + more > SHARED && before > 0 {
             self.shared.fetch_sub(more, Ordering::Relaxed);
-            return None;
+            return false;
         }
         self.used.set(after);
-        Some(HeldHead { memory: Rc::clone(self), bytes })
+        true
+    }
+}
+
+// === impl HeldHead ===
+
+impl HeldHead {
+    /// More bytes have come. Returns whether there is room for them.
+    #[must_use]
+    pub fn grow_to(&mut self, bytes: usize) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        let has_room = self.memory.reserve(more);
+        if has_room {
+            self.bytes += more;
+        }
+        has_room
     }
 }
 
@@ -103,12 +137,10 @@ fn beyond(used: usize) -> usize {
     used.saturating_sub(OF_CONNECTION)
 }
 
-fn size(headers: &HeaderMap) -> usize {
-    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER_BYTES).sum()
-}
-
-fn target_size(head: &Parts) -> usize {
-    head.uri.path_and_query().map_or(0, |target| target.as_str().len())
+fn head_size(head: &Parts) -> usize {
+    let size = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + HEADER_BYTES;
+    let target = head.uri.path_and_query().map_or(0, |target| target.as_str().len());
+    target + head.headers.iter().map(size).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -128,6 +160,25 @@ mod tests {
         assert_eq!(most(&head(60_000)), 54);
         assert_eq!(HeadMemory::sharing(&USED, 1).take(usize::from(u16::MAX) + 9).map(|one| one.bytes), Some(65544));
         assert_eq!((memory.used.get(), USED.load(Ordering::Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn a_head_that_comes_in_parts_counts_as_it_grows() {
+        static USED: AtomicUsize = AtomicUsize::new(0);
+        let memory = HeadMemory::sharing(&USED, 128);
+        let streams: Vec<_> = (0..1000).map_while(|_| memory.hold_stream()).collect();
+        assert_eq!(streams.len(), 256);
+        drop(streams);
+        let mut held = memory.hold_bytes(10).unwrap();
+        assert!(held.grow_to(OF_CONNECTION) && held.grow_to(20) && held.grow_to(OF_CONNECTION + 20));
+        assert_eq!((memory.used.get(), USED.load(Ordering::Relaxed)), (OF_CONNECTION + 20, 20));
+        assert!(!held.grow_to(1 << 30));
+        assert_eq!((memory.used.get(), USED.load(Ordering::Relaxed)), (OF_CONNECTION + 20, 20));
+        drop(held);
+        assert_eq!((memory.used.get(), USED.load(Ordering::Relaxed), Rc::strong_count(&memory)), (0, 0, 1));
+        // One request is accepted whatever the number of requests is.
+        let memory = HeadMemory::sharing(&USED, 1);
+        let (_stream, _head) = (memory.hold_stream().unwrap(), memory.hold_head(&head(60_000)).unwrap());
     }
 
     #[test]

@@ -58,8 +58,12 @@ pub fn normalise(head: &mut Parts) -> Result<(), HeadRefusal> {
         return Err(HeadRefusal::Bad("the target's scheme"));
     }
     let mut lengths = head.headers.get_all(CONTENT_LENGTH).iter();
-    if let (Some(_), Some(_)) = (lengths.next(), lengths.next()) {
-        return Err(HeadRefusal::Bad("more than one Content-Length"));
+    match (lengths.next(), lengths.next()) {
+        (Some(_), Some(_)) => return Err(HeadRefusal::Bad("more than one Content-Length")),
+        (Some(length), None) if !is_length(length.as_bytes().trim_ascii()) => {
+            return Err(HeadRefusal::Bad("Content-Length"));
+        }
+        _ => {}
     }
     trim(&mut head.headers);
     join_cookies(&mut head.headers);
@@ -73,6 +77,12 @@ pub fn normalise(head: &mut Parts) -> Result<(), HeadRefusal> {
     let path = head.uri.path_and_query().cloned();
     head.uri = path.map(Uri::from).ok_or(HeadRefusal::Bad("the path"))?;
     Ok(())
+}
+
+/// h2 has refused other lengths; h3 leaves them to us.
+fn is_length(length: &[u8]) -> bool {
+    length.iter().all(u8::is_ascii_digit)
+        && std::str::from_utf8(length).is_ok_and(|length| length.parse::<u64>().is_ok())
 }
 
 fn check_size(head: &Parts) -> Result<(), HeadRefusal> {
@@ -182,6 +192,10 @@ mod tests {
         assert_eq!(of("ftp://a/", &[]), bad("the target's scheme"));
         let lengths = [("content-length", "1"), ("content-length", "1")];
         assert_eq!(of("https://a/", &lengths), bad("more than one Content-Length"));
+        for length in ["", "+1", "-1", "0x1", "1.0", "1, 1", "1a", "18446744073709551616"] {
+            assert_eq!(of("https://a/", &[("content-length", length)]), bad("Content-Length"), "{length}");
+        }
+        assert!(of("https://a/", &[("content-length", "007")]).is_ok());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::connection::account::Account;
 use crate::connection::clock::ConnectionClock;
 use crate::connection::head_memory::{HeadMemory, HeldHead};
 use crate::connection::open_requests::OpenRequests;
+use crate::http3::send_grant::{LEAST_SEND_BYTES, SendGrant};
 use crate::http3::send_order::SendOrder;
 use crate::net::load::Load;
 use howdah_config::Http;
@@ -38,6 +39,10 @@ pub struct QuicClock {
     sent: Cell<u64>,
     send_order: SendOrder,
     head_memory: Rc<HeadMemory>,
+    /// Whether a head was refused that had not come whole.
+    has_refused: Cell<bool>,
+    /// How much of responses may wait for the client, while there are requests.
+    send_grant: RefCell<Option<SendGrant>>,
     account: RefCell<Account>,
     /// How the connection ends, and since when that is known.
     ending: Cell<Option<(Ending, Instant)>>,
@@ -59,6 +64,7 @@ pub enum Ending {
 /// A request that counts as being answered until this is dropped.
 pub struct OpenStream {
     clock: Rc<QuicClock>,
+    _held: HeldHead,
 }
 
 /// How long a client may take to notice the end of a connection, once nothing is left to answer.
@@ -81,16 +87,43 @@ impl QuicClock {
             sent: Cell::new(0),
             send_order: SendOrder::default(),
             head_memory: HeadMemory::new(limits.http2.max_concurrent_streams),
+            has_refused: Cell::new(false),
+            send_grant: RefCell::default(),
             account: RefCell::new(Account::new()),
             ending: Cell::new(is_draining.then(|| (Ending::Graceful, Instant::now()))),
         }
     }
 
-    /// A stream of a request begins.
-    pub fn stream_began(self: &Rc<Self>) -> OpenStream {
+    /// A stream of a request begins; `None` if it must be refused, because the client's open requests take too much memory.
+    pub fn stream_began(self: &Rc<Self>) -> Option<OpenStream> {
+        let Some(held) = self.head_memory.hold_stream() else {
+            self.charge(COST_OF_CANCELLING);
+            return None;
+        };
         self.requests.began();
+        self.send_grant.borrow_mut().get_or_insert_with(SendGrant::take);
         self.charge(-POINTS_OF_REQUEST);
-        OpenStream { clock: Rc::clone(self) }
+        Some(OpenStream { clock: Rc::clone(self), _held: held })
+    }
+
+    /// How many bytes of responses may wait until the client has confirmed them.
+    pub fn send_window(&self) -> u64 {
+        self.send_grant.borrow().as_ref().map_or(LEAST_SEND_BYTES, SendGrant::bytes)
+    }
+
+    /// The memory of a part of a head; `None` if the client's open requests take too much with it.
+    pub fn hold_bytes(&self, bytes: usize) -> Option<HeldHead> {
+        self.head_memory.hold_bytes(bytes)
+    }
+
+    /// A head was refused that had not come whole.
+    pub fn note_refusal(&self) {
+        self.has_refused.set(true);
+    }
+
+    /// Whether a head was refused since the last call.
+    pub fn take_refusal(&self) -> bool {
+        self.has_refused.take()
     }
 
     /// Takes points from the account. A client whose account is empty loses its connection.
@@ -157,6 +190,11 @@ impl QuicClock {
     pub fn poll_ending(&self, context: &Context<'_>) -> Option<Ending> {
         self.requests.waker().keep(context);
         self.ending.get().map(|(ending, _)| ending)
+    }
+
+    /// Whether the connection ends at once.
+    pub fn ends_abruptly(&self) -> bool {
+        matches!(self.ending.get(), Some((Ending::Abrupt(_), _)))
     }
 
     /// Ends the connection. A harsher end replaces a milder one.
@@ -226,7 +264,7 @@ impl OpenStream {
 
     /// The memory of its head; `None` if the client's open requests take too much with this one.
     pub fn hold(&self, head: &Parts) -> Option<HeldHead> {
-        self.clock.head_memory.hold(head)
+        self.clock.head_memory.hold_head(head)
     }
 
     /// The client has cancelled the request.
@@ -238,6 +276,9 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.clock.requests.ended();
+        if self.clock.requests.is_empty() {
+            self.clock.send_grant.take();
+        }
     }
 }
 
@@ -257,7 +298,7 @@ mod tests {
     fn requests_that_are_cancelled_empty_the_account() {
         let clock = clock();
         let cancelled = (0..10_000).take_while(|_| {
-            clock.stream_began().was_cancelled();
+            clock.stream_began().unwrap().was_cancelled();
             ending(&clock).is_none()
         });
         assert!((900..1100).contains(&cancelled.count()));
@@ -265,11 +306,19 @@ mod tests {
     }
 
     #[test]
+    fn streams_that_are_refused_empty_the_account() {
+        let clock = clock();
+        let open: Vec<_> = (0..10_000).map_while(|_| clock.stream_began()).collect();
+        assert!(open.len() < 300 && ending(&clock).is_none());
+        assert!((0..1000).any(|_| clock.stream_began().is_none() && clock.ends_abruptly()));
+    }
+
+    #[test]
     fn an_idle_connection_ends_gracefully_and_then_at_once() {
         let clock = clock();
         let limits = Http::default();
         let at = |seconds| Instant::now() + Duration::from_secs(seconds);
-        let open = clock.stream_began();
+        let open = clock.stream_began().unwrap();
         clock.check(at(10_000), &limits);
         assert_eq!(ending(&clock), None);
         drop(open);

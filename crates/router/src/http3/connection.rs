@@ -1,9 +1,14 @@
 //! A client's connection, from the handshake to its end: h3 on quinn, and a task for each request.
+//!
+//! A client may move to another address while requests run. quinn believes a new address at once, and anyone may write any
+//! sender's address on a packet: the requests of a connection have the address that the handshake has proven. Behind another
+//! one, the connection finishes its requests, and refuses others in the way that lets the client send them on a new one.
 
 use crate::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
-use crate::connection::rejection::log_closed;
+use crate::connection::rejection::{log_closed, log_refused};
 use crate::http3::clock::{Ending, QuicClock};
 use crate::http3::request_body::RequestBody;
+use crate::http3::send_grant::LEAST_SEND_BYTES;
 use crate::http3::stream::Arriving;
 use crate::http3::stream_clock::StreamClock;
 use crate::http3::transport::{Bidirectional, Transport, close};
@@ -18,6 +23,7 @@ use http::{Request, Response};
 use hyper::body::Body;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, ready};
@@ -34,10 +40,11 @@ enum Event {
 /// h3 answers a larger head 431 by itself, without a line in the access log. Each header counts 32 bytes more than in HTTP/1.
 const HEADER_LIST_BYTES: u64 = 2 * MAX_HEAD_BYTES as u64 + 32 * MAX_HEADERS as u64;
 
-/// Serves a connection to its end. `answer` makes a response of each request.
+/// Serves a connection to its end, whose handshake came from `proven`. `answer` makes a response of each request.
 pub async fn serve<B, F>(
     clock: Rc<QuicClock>,
     connection: quinn::Connection,
+    proven: SocketAddr,
     peer: Peer,
     answer: impl Fn(Rc<Peer>, Rc<StreamClock>, Request<RequestBody>) -> F + Clone + 'static,
 ) where
@@ -45,11 +52,11 @@ pub async fn serve<B, F>(
     F: Future<Output = Response<B>> + 'static,
 {
     let mut peer = Rc::new(peer);
-    let mut remote = connection.remote_address();
+    let (mut remote, mut send_window) = (proven, LEAST_SEND_BYTES);
     let transport = Transport::new(connection.clone(), Rc::clone(&clock));
     let mut settings = builder();
     let settings = settings.max_field_section_size(HEADER_LIST_BYTES).send_grease(false);
-    let mut h3 = match begin(&clock, settings.build(transport)).await {
+    let mut h3 = match unless_ended(&clock, settings.build(transport)).await {
         Some(Ok(h3)) => h3,
         Some(Err(error)) => return tracing::debug!(%error, "a connection ended early"),
         None => return close(&connection, Code::H3_NO_ERROR, b""),
@@ -66,7 +73,9 @@ pub async fn serve<B, F>(
                     Ending::Graceful | Ending::Final => {
                         // Without a request so far, h3 announces that none is answered.
                         refuses = ending == Ending::Final || !has_accepted;
-                        if h3.shutdown(if refuses { 1 } else { usize::MAX }).await.is_err() {
+                        let announcing = h3.shutdown(if refuses { 1 } else { usize::MAX });
+                        // A client that has no room for GOAWAY does not keep the connection.
+                        if let Some(Err(_)) = unless_ended(&clock, announcing).await {
                             break;
                         }
                     }
@@ -78,17 +87,28 @@ pub async fn serve<B, F>(
                     Ending::Now => break,
                 }
             }
-            Event::Stream(mut stream) if refuses => {
-                stream.stop_sending(Code::H3_REQUEST_REJECTED.value());
-                stream.reset(Code::H3_REQUEST_REJECTED.value());
-            }
+            Event::Stream(stream) if refuses => refuse(stream),
             Event::Stream(stream) => {
                 has_accepted = true;
-                if connection.remote_address() != remote {
-                    remote = connection.remote_address();
+                let now = connection.remote_address();
+                if now.ip() != proven.ip() {
+                    refuse(stream);
+                    clock.end(Ending::Final);
+                    continue;
+                }
+                if now != remote {
+                    remote = now;
                     peer = Rc::new(peer.moved_to(remote));
                 }
-                let open = clock.stream_began();
+                let Some(open) = clock.stream_began() else {
+                    log_refused(&peer);
+                    refuse(stream);
+                    continue;
+                };
+                if clock.send_window() != send_window {
+                    send_window = clock.send_window();
+                    connection.set_send_window(send_window);
+                }
                 let resolver = |stream| h3.create_resolver(FrameStream::new(BufRecvStream::new(stream)));
                 let arriving = Arriving::new(open, stream, resolver);
                 spawn_local(arriving.run(Rc::clone(&peer), answer.clone()));
@@ -107,14 +127,20 @@ pub async fn serve<B, F>(
     poll_fn(|context| clock.poll_without_streams(context)).await;
 }
 
-/// Begins HTTP/3 on the connection; `None` if it must end before that.
-async fn begin<T>(clock: &QuicClock, beginning: impl Future<Output = T>) -> Option<T> {
-    let mut beginning = pin!(beginning);
+/// Waits for what the client must have room for; `None` if the connection must end before that.
+async fn unless_ended<T>(clock: &QuicClock, sending: impl Future<Output = T>) -> Option<T> {
+    let mut sending = pin!(sending);
     poll_fn(|context| match clock.poll_ending(context) {
         Some(Ending::Abrupt(_) | Ending::Now) => Poll::Ready(None),
-        _ => beginning.as_mut().poll(context).map(Some),
+        _ => sending.as_mut().poll(context).map(Some),
     })
     .await
+}
+
+/// The client may send the request elsewhere.
+fn refuse(mut stream: Bidirectional) {
+    stream.stop_sending(Code::H3_REQUEST_REJECTED.value());
+    stream.reset(Code::H3_REQUEST_REJECTED.value());
 }
 
 /// Waits for the next event of the connection.

@@ -2,11 +2,14 @@
 //!
 //! h3 keeps a frame in memory until it is complete, whatever its length and its type are, and ignores unknown types only
 //! then. Here, a head has a limit, other frames than bodies have a small one, and unknown frames are dropped as they
-//! come. h3 takes an empty frame of a body, and a frame that the stream's end cuts off, for the end of the body: the first
-//! is dropped, too, and the second is an error. PRIORITY_UPDATE, which h3 does not know, is read here. Frames without a use also cost points of the connection's account ([`clock`](crate::http3::clock)).
+//! come. h3 looks at all the pieces of an incomplete frame when another one comes, and a piece keeps the whole packet in
+//! memory: a head is collected here, and small pieces of bodies are copied. h3 takes an empty frame of a body, and a frame
+//! that the stream's end cuts off, for the end of the body: the first is dropped, too, and the second is an error.
+//! PRIORITY_UPDATE, which h3 does not know, is read here. Frames without a use also cost points of the connection's account
+//! ([`clock`](crate::http3::clock)).
 
 use crate::connection::priority::{PriorityField, PriorityUpdate};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
 
 /// The frames of one stream.
@@ -14,6 +17,8 @@ pub struct Frames {
     state: State,
     /// Bytes for h3.
     ready: VecDeque<Bytes>,
+    /// A head, or trailers, which are incomplete. h3 gets them as one piece.
+    head: BytesMut,
     /// The cost of the frames since the last look; less than nothing if they were of use.
     cost: i64,
     is_control: bool,
@@ -44,9 +49,12 @@ enum State {
     Opaque,
 }
 
+/// The use of a frame's payload.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
-    /// h3 gets it.
+    /// It is collected.
+    Head,
+    /// h3 gets it as it comes.
     Passed,
     /// A stream's number, and its priority.
     Priority,
@@ -77,6 +85,8 @@ const MAX_HEAD_BYTES: u64 = 128 * 1024;
 const MAX_FRAME_BYTES: u64 = 4096;
 /// A frame of DATA with fewer bytes costs: more may come in a single large one.
 const SMALL_DATA_BYTES: u64 = 64;
+/// A smaller piece of a frame is copied.
+const SMALL_PIECE_BYTES: usize = 4096;
 /// For one point, this many bytes of a stream that is no request.
 const OPAQUE_BYTES_PER_POINT: usize = 32;
 
@@ -94,7 +104,8 @@ impl Frames {
     }
 
     fn new(state: State) -> Frames {
-        Frames { state, ready: VecDeque::new(), cost: 0, is_control: false, kept: Vec::new(), updates: Vec::new() }
+        let (ready, head, kept, updates) = Default::default();
+        Frames { state, ready, head, cost: 0, is_control: false, kept, updates }
     }
 
     /// Bytes came.
@@ -128,6 +139,10 @@ impl Frames {
                     let payload = bytes.split_to(length);
                     *missing -= length as u64;
                     match purpose {
+                        Use::Head => self.head.extend_from_slice(&payload),
+                        Use::Passed if length < SMALL_PIECE_BYTES => {
+                            self.ready.push_back(Bytes::copy_from_slice(&payload));
+                        }
                         Use::Passed => self.ready.push_back(payload),
                         Use::Priority => self.kept.extend_from_slice(&payload),
                         Use::Dropped => {}
@@ -138,6 +153,9 @@ impl Frames {
                             self.updates.extend(priority_update(&kept));
                         }
                         self.state = State::FrameHeader(Prefix::default());
+                        if !self.head.is_empty() {
+                            self.ready.push_back(std::mem::take(&mut self.head).freeze());
+                        }
                     }
                 }
             }
@@ -160,6 +178,11 @@ impl Frames {
     /// The next bytes for h3.
     pub fn next(&mut self) -> Option<Bytes> {
         self.ready.pop_front()
+    }
+
+    /// How many bytes of a head have come that is not complete.
+    pub fn open_head_bytes(&self) -> usize {
+        self.head.len()
     }
 
     /// The cost of the frames that came since the last call.
@@ -189,14 +212,18 @@ impl Frames {
             HEADERS => 0,
             _ => 2,
         };
-        if is_known && !(kind == DATA && length == 0 && !self.is_control) {
-            self.ready.push_back(header);
-        }
         let purpose = match kind {
+            HEADERS if !self.is_control && length > 0 => Use::Head,
             PRIORITY_UPDATE if self.is_control && length <= MAX_PRIORITY_UPDATE => Use::Priority,
             _ if is_known => Use::Passed,
             _ => Use::Dropped,
         };
+        match purpose {
+            Use::Head => self.head.extend_from_slice(&header),
+            Use::Passed if kind == DATA && length == 0 && !self.is_control => {}
+            Use::Passed => self.ready.push_back(header),
+            Use::Priority | Use::Dropped => {}
+        }
         self.state = if length == 0 { State::FrameHeader(Prefix::default()) } else { State::Payload(length, purpose) };
         Ok(())
     }
@@ -281,6 +308,21 @@ mod tests {
             assert!(out == expected, "{size}");
             assert_eq!(cost, 9 * 2 - 1 + 8, "{size}");
         }
+    }
+
+    #[test]
+    fn a_head_is_one_piece_whose_bytes_count_until_it_is_complete() {
+        let mut frames = Frames::of_request();
+        let head = frame(HEADERS, &[7; 1000]);
+        for (count, byte) in head.iter().enumerate() {
+            frames.read(Bytes::copy_from_slice(&[*byte])).unwrap();
+            // The type and the length have three bytes.
+            assert!(count < 3 || count == 1002 || frames.open_head_bytes() == count + 1, "{count}");
+            assert!(count == 1002 || frames.next().is_none());
+        }
+        assert_eq!((frames.open_head_bytes(), frames.next()), (0, Some(Bytes::from(head))));
+        frames.read(Bytes::from(frame(HEADERS, &[]))).unwrap();
+        assert_eq!((frames.open_head_bytes(), frames.next()), (0, Some(Bytes::from_static(&[1, 0]))));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! A listener's socket of QUIC, and the handshakes on it. One thread has all connections of a listener: another thread would
 //! not know to which connection a packet belongs, as clients may change their address.
 //!
-//! A client must prove its address (Retry) when many handshakes are under way. At the limit of connections a new one is
-//! refused; browsers then use TCP.
+//! A client must prove its address (Retry) when many handshakes are under way, or the limit of connections was reached. At
+//! that limit a new one is refused; browsers then use TCP. Each look for room closes idle connections of others, and takes
+//! time: there is one in [`PAUSE`], however many packets come.
 //!
 //! With early data (0-RTT), the connection of a client that has proved its address begins before its handshake is complete.
 //! Requests without that proof wait: their sender could name any address as its own.
@@ -22,6 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// The socket of a listener. Dropped, it accepts no more connections, and those that it has go on.
@@ -38,6 +40,10 @@ pub struct QuicListener {
 
 /// How many handshakes may be under way before clients must prove their address.
 const UNPROVEN_HANDSHAKES: usize = 32;
+/// How many handshakes begin before the tasks that are there have their turn: each costs a signature.
+const ACCEPTED_AT_ONCE: u64 = 16;
+/// The least time between two looks for room at the limit of connections.
+const PAUSE: Duration = Duration::from_millis(20);
 /// The limit of a handshake's time.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 const TOO_LONG: &str = "it took too long";
@@ -106,21 +112,34 @@ impl QuicListener {
         let has_early_data = Rc::clone(&self.has_early_data);
         Box::pin(async move {
             let open = Rc::new(Cell::new(0));
-            loop {
+            let mut full_since: Option<Instant> = None;
+            for number in 1_u64.. {
+                if number.is_multiple_of(ACCEPTED_AT_ONCE) {
+                    yield_now().await;
+                }
                 let incoming = tokio::select! {
                     biased;
                     _ = &mut stopped => break,
                     incoming = endpoint.accept() => incoming,
                 };
                 let Some(incoming) = incoming else { break };
-                if open.get() >= UNPROVEN_HANDSHAKES && incoming.may_retry() && !incoming.remote_address_validated() {
+                let asks_for_proof = open.get() >= UNPROVEN_HANDSHAKES || full_since.is_some();
+                if asks_for_proof && incoming.may_retry() && !incoming.remote_address_validated() {
                     // It fails only for a client that has been asked before.
                     let _ = incoming.retry();
                     continue;
                 }
+                if full_since.is_some_and(|since| since.elapsed() < PAUSE) {
+                    incoming.refuse();
+                    continue;
+                }
                 match permit() {
-                    None => incoming.refuse(),
+                    None => {
+                        full_since = Some(Instant::now());
+                        incoming.refuse();
+                    }
                     Some(permit) => {
+                        full_since = None;
                         open.set(open.get() + 1);
                         let is_early = has_early_data.get() && incoming.remote_address_validated();
                         let handshake = Handshake { incoming, is_early, counted: Counted(Rc::clone(&open)) };

@@ -4,7 +4,7 @@
 //! - `connection`: serves a connection to its end; `clock`: its time-outs and its account
 //! - `transport`: quinn's streams, as h3 reads and writes them; `frames`: what h3 gets of the client's bytes
 //! - `stream`: one request, from its head to the end of its response; `stream_clock`: the request's view of it
-//! - `send_order`: which response goes first
+//! - `send_order`: which response goes first; `send_grant`: how much of responses waits for the client
 //! - `request_body`: a body under flow control
 
 pub mod clock;
@@ -12,6 +12,7 @@ pub mod connection;
 mod frames;
 pub mod listener;
 pub mod request_body;
+mod send_grant;
 mod send_order;
 mod settings;
 mod stream;

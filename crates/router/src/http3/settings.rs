@@ -7,6 +7,7 @@
 //! of this router, and is taken from there by the first handshake that names it (RFC 8446, 8.1). rustls accepts no early data with
 //! tickets that clients keep.
 
+use crate::http3::send_grant::LEAST_SEND_BYTES;
 use crate::net::tls::SessionCache;
 use quinn::crypto::rustls::{NoInitialCipherSuite, QuicServerConfig};
 use quinn::{
@@ -33,8 +34,6 @@ const CONNECTION_ID_BYTES: usize = 8;
 const STREAM_WINDOW_BYTES: u32 = 512 * 1024;
 /// The same for all requests of a connection together.
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
-/// How many bytes of responses wait until the client has confirmed them.
-const SEND_WINDOW_BYTES: u64 = 1024 * 1024;
 /// The streams from a client only: its settings, two for QPACK, and some that it may use to no end.
 const STREAMS_OF_ONE_DIRECTION: u32 = 8;
 /// A client from which nothing comes for this time is gone.
@@ -110,7 +109,7 @@ fn transport(max_concurrent_streams: u32) -> TransportConfig {
         .max_concurrent_uni_streams(VarInt::from_u32(STREAMS_OF_ONE_DIRECTION))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW_BYTES))
         .receive_window(VarInt::from_u32(CONNECTION_WINDOW_BYTES))
-        .send_window(SEND_WINDOW_BYTES)
+        .send_window(LEAST_SEND_BYTES)
         .datagram_receive_buffer_size(None)
         .max_idle_timeout(SILENCE.try_into().ok())
         .keep_alive_interval(Some(KEEP_ALIVE));

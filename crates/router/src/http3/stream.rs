@@ -86,15 +86,23 @@ impl Arriving {
         F: Future<Output = Response<B>>,
     {
         let Arriving { open, resolver, mut left, is_answered, number, rank } = self;
-        let resolved = match timeout(open.connection().header_read_timeout(), resolver.resolve_request()).await {
-            Ok(resolved) => resolved,
-            Err(_) => return log_closed(&peer, "the head of a request took too long: its stream is reset"),
+        let resolving = timeout(open.connection().header_read_timeout(), resolver.resolve_request());
+        let resolved = tokio::select! {
+            biased;
+            resolved = resolving => resolved,
+            () = &mut left => return open.was_cancelled(),
+        };
+        let Ok(resolved) = resolved else {
+            return log_closed(&peer, "the head of a request took too long: its stream is reset");
         };
         let (head, stream) = match resolved {
             Ok((request, stream)) => (request.into_parts().0, stream),
             Err(error) => {
                 tracing::debug!(%error, "a request has no head that can be read");
                 open.was_cancelled();
+                if open.connection().take_refusal() {
+                    log_refused(&peer);
+                }
                 if let StreamError::HeaderTooBig { .. } = error {
                     log_closed(&peer, "the head of a request is too large: answered 431");
                 }

@@ -3,6 +3,7 @@
 //! In place of h3-quinn, which hides quinn's streams: here each stream notices that its client cancels it
 //! ([`Bidirectional::cancelled`]), and h3 gets only frames within limits ([`frames`](crate::http3::frames)).
 
+use crate::connection::head_memory::HeldHead;
 use crate::http3::clock::{Ending, QuicClock};
 use crate::http3::frames::{FrameError, Frames};
 use bytes::{Buf, Bytes};
@@ -56,6 +57,8 @@ pub struct Receiving {
     stream: quinn::RecvStream,
     frames: Frames,
     clock: Rc<QuicClock>,
+    /// The memory of a head that is incomplete.
+    open_head: Option<HeldHead>,
     has_ended: bool,
 }
 
@@ -73,7 +76,7 @@ impl Transport {
     }
 
     fn receiving(&self, stream: quinn::RecvStream, frames: Frames) -> Receiving {
-        Receiving { stream, frames, clock: Rc::clone(&self.clock), has_ended: false }
+        Receiving { stream, frames, clock: Rc::clone(&self.clock), open_head: None, has_ended: false }
     }
 }
 
@@ -312,6 +315,18 @@ impl Drop for Sending {
 
 // === impl Receiving ===
 
+impl Receiving {
+    /// Counts the bytes of an incomplete head. Returns whether there is room for them.
+    fn hold_open_head(&mut self) -> bool {
+        match (self.frames.open_head_bytes(), &mut self.open_head) {
+            (0, held) => *held = None,
+            (bytes, Some(held)) => return held.grow_to(bytes),
+            (bytes, None) => self.open_head = self.clock.hold_bytes(bytes),
+        }
+        self.open_head.is_some() || self.frames.open_head_bytes() == 0
+    }
+}
+
 impl RecvStream for Receiving {
     type Buf = Bytes;
 
@@ -337,9 +352,18 @@ impl RecvStream for Receiving {
                     let read = self.frames.read(chunk.bytes);
                     self.clock.charge(self.frames.take_cost());
                     self.frames.take_priorities().for_each(|update| self.clock.send_order().update(update));
+                    if self.clock.ends_abruptly() {
+                        // Nothing more is read. The end of the connection wakes those that wait.
+                        return Poll::Pending;
+                    }
                     match read {
-                        Ok(()) => {}
+                        Ok(()) if self.hold_open_head() => {}
                         // h3 takes it for a client that gave up: the request is reset.
+                        Ok(()) => {
+                            self.clock.note_refusal();
+                            let error_code = Code::H3_REQUEST_REJECTED.value();
+                            return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated { error_code }));
+                        }
                         Err(FrameError::HeadTooLarge) => {
                             let error_code = Code::H3_EXCESSIVE_LOAD.value();
                             return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated { error_code }));

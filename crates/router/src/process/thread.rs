@@ -322,7 +322,7 @@ async fn serve_http3(
     };
     let local = SocketAddr::new(connection.local_ip().unwrap_or(local.ip()), local.port());
     let negotiated = Negotiated::of_quic(connection.peer_identity());
-    let peer = Peer::of_quic(connection.remote_address(), local, negotiated, listener);
+    let peer = Peer::of_quic(client, local, negotiated, listener);
     peer.handshake.set(Some((began, Instant::now())));
     let clock = {
         let view = thread.dispatcher.views.of_listener(listener);
@@ -356,7 +356,7 @@ async fn serve_http3(
         let request = request.map(IncomingBody::of_http3);
         dispatch::answer(Rc::clone(&dispatcher), peer, RequestClock::Http3(clock), request)
     };
-    http3::connection::serve(clock, connection, peer, answer).await;
+    http3::connection::serve(clock, connection, client, peer, answer).await;
 }
 
 async fn serve_fastcgi(thread: &Rc<Thread>, transport: Transport, peer: Peer) {

@@ -71,6 +71,9 @@ pub enum PrototypeDeath {
 /// The rule that a prototype broke.
 pub type BrokenRule = &'static str;
 
+/// The longest version of a PHP: the first lines and the status show it.
+const MAX_VERSION_BYTES: usize = 64;
+
 // === impl Prototype ===
 
 impl Prototype {
@@ -261,8 +264,15 @@ impl Prototype {
     /// It has loaded PHP.
     ///
     /// # Errors
-    /// When it had reported that before.
+    /// When it had reported that before, or the version cannot be shown.
     pub fn on_booted(&mut self, loaded: LoadedPhp) -> Result<(), BrokenRule> {
+        let version = &loaded.version;
+        if version.is_empty()
+            || version.len() > MAX_VERSION_BYTES
+            || !version.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            return Err("it has loaded a PHP without a valid version");
+        }
         match self.process_mut() {
             Some(process) if !process.is_booted => process.is_booted = true,
             _ => return Err("it booted twice"),
