@@ -8,7 +8,9 @@
 //! PRIORITY_UPDATE, which h3 does not know, is read here. Frames without a use also cost points of the connection's account
 //! ([`clock`](crate::http3::clock)).
 
+use crate::connection::limits::MAX_HEADERS;
 use crate::connection::priority::{PriorityField, PriorityUpdate};
+use crate::http3::field_count::has_more_fields;
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
 
@@ -19,6 +21,8 @@ pub struct Frames {
     ready: VecDeque<Bytes>,
     /// A head, or trailers, which are incomplete. h3 gets them as one piece.
     head: BytesMut,
+    /// The length of its frame's type and length.
+    head_begins: usize,
     /// The cost of the frames since the last look; less than nothing if they were of use.
     cost: i64,
     is_control: bool,
@@ -30,7 +34,7 @@ pub struct Frames {
 /// Why nothing more is read of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
-    /// The head, or the trailers, are longer than the limit.
+    /// The head, or the trailers, are longer than the limit, or have far too many fields.
     HeadTooLarge,
     /// Another frame is longer than it can be.
     TooLong,
@@ -82,6 +86,8 @@ const MAX_PRIORITY_UPDATE: u64 = 256;
 
 /// A head in QPACK's form is seldom longer than in HTTP/1's. h3 itself limits what it stands for.
 const MAX_HEAD_BYTES: u64 = 128 * 1024;
+/// Heads with some more than [`MAX_HEADERS`] are answered 431.
+const MAX_FIELDS: usize = 2 * MAX_HEADERS;
 const MAX_FRAME_BYTES: u64 = 4096;
 /// A frame of DATA with fewer bytes costs: more may come in a single large one.
 const SMALL_DATA_BYTES: u64 = 64;
@@ -105,7 +111,7 @@ impl Frames {
 
     fn new(state: State) -> Frames {
         let (ready, head, kept, updates) = Default::default();
-        Frames { state, ready, head, cost: 0, is_control: false, kept, updates }
+        Frames { state, ready, head, head_begins: 0, cost: 0, is_control: false, kept, updates }
     }
 
     /// Bytes came.
@@ -153,8 +159,12 @@ impl Frames {
                             self.updates.extend(priority_update(&kept));
                         }
                         self.state = State::FrameHeader(Prefix::default());
-                        if !self.head.is_empty() {
-                            self.ready.push_back(std::mem::take(&mut self.head).freeze());
+                        let head = std::mem::take(&mut self.head);
+                        if has_more_fields(&head[self.head_begins.min(head.len())..], MAX_FIELDS) {
+                            return Err(FrameError::HeadTooLarge);
+                        }
+                        if !head.is_empty() {
+                            self.ready.push_back(head.freeze());
                         }
                     }
                 }
@@ -219,7 +229,10 @@ impl Frames {
             _ => Use::Dropped,
         };
         match purpose {
-            Use::Head => self.head.extend_from_slice(&header),
+            Use::Head => {
+                self.head_begins = header.len();
+                self.head.extend_from_slice(&header);
+            }
             Use::Passed if kind == DATA && length == 0 && !self.is_control => {}
             Use::Passed => self.ready.push_back(header),
             Use::Priority | Use::Dropped => {}
@@ -307,6 +320,15 @@ mod tests {
             let (out, cost) = passed(Frames::of_request(), &all, size).unwrap();
             assert!(out == expected, "{size}");
             assert_eq!(cost, 9 * 2 - 1 + 8, "{size}");
+        }
+    }
+
+    #[test]
+    fn a_head_with_far_too_many_fields_is_refused() {
+        let head = |fields: usize| frame(HEADERS, &[&[0, 0][..], &vec![0xdd; fields]].concat());
+        for size in [1, 100, 10_000] {
+            assert!(passed(Frames::of_request(), &head(MAX_FIELDS), size).is_ok());
+            assert_eq!(passed(Frames::of_request(), &head(MAX_FIELDS + 1), size), Err(FrameError::HeadTooLarge));
         }
     }
 

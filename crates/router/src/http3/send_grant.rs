@@ -6,11 +6,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a connection may keep while it has requests.
+/// The bytes that a connection may keep while it has requests.
 #[derive(Debug)]
 pub struct SendGrant {
     bytes: u64,
-    /// What all connections of the process may keep, beyond the least.
+    /// The bytes that all connections of the process may keep, beyond the least.
     shared: &'static AtomicU64,
 }
 
@@ -25,7 +25,7 @@ const PART_OF_FREE: u64 = 8;
 // === impl SendGrant ===
 
 impl SendGrant {
-    /// What a connection may keep whose requests begin now.
+    /// The bytes that a connection may keep whose requests begin now.
     pub fn take() -> SendGrant {
         static GRANTED: AtomicU64 = AtomicU64::new(0);
         SendGrant::sharing(&GRANTED)
@@ -62,6 +62,7 @@ mod tests {
         assert!(grants[9999].bytes() < LEAST_SEND_BYTES + 1024, "{}", grants[9999].bytes());
         assert!(grants.iter().map(|grant| grant.bytes() - LEAST_SEND_BYTES).sum::<u64>() <= SHARED);
         drop(grants);
-        assert_eq!((SendGrant::sharing(&GRANTED).bytes(), GRANTED.load(Ordering::Relaxed)), (MOST, 0));
+        assert_eq!(GRANTED.load(Ordering::Relaxed), 0);
+        assert_eq!(SendGrant::sharing(&GRANTED).bytes(), MOST);
     }
 }
