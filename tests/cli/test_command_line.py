@@ -249,13 +249,15 @@ def changed(config: dict, path: str, value) -> dict:
     ],
 )
 def test_a_wrong_configuration_is_rejected_with_its_path(folder, tmp_path, path, value, named):
-    line = error_of(howdah("run", "--config", write_config(tmp_path, changed(valid(folder), path, value))))
+    config = write_config(tmp_path, changed(valid(folder), path, value))
+    line = error_of(howdah("run", "--config", config, "--state-dir", tmp_path / "state"))
     for word in named:
         assert word in line, line
 
 
 def test_a_configuration_that_is_not_json_is_an_error(tmp_path):
-    line = error_of(howdah("run", "--config", write_config(tmp_path, '{"listeners": {},\n "applications": {,}}')))
+    config = write_config(tmp_path, '{"listeners": {},\n "applications": {,}}')
+    line = error_of(howdah("run", "--config", config, "--state-dir", tmp_path / "state"))
     assert "config.json" in line and re.search(r"line 2|:2", line)
 
 

@@ -237,16 +237,12 @@ static bool has_same_variables(const zend_array *table, const struct howdah_requ
 	return true;
 }
 
-static void update_value(zend_array *table, uint32_t index, const char *bytes, size_t len)
+/* The value of a variable as a new string; NULL if the table has it already. */
+static zend_string *changed_value(const zend_array *table, uint32_t index, const char *bytes, size_t len)
 {
-	zval *value = &table->arData[former.places[index]].val;
+	const zval *value = &table->arData[former.places[index]].val;
 
-	if (Z_STRLEN_P(value) != len || memcmp(Z_STRVAL_P(value), bytes, len) != 0) {
-		/* First, because the memory limit may end the request here. */
-		zend_string *string = zend_string_init(bytes, len, 0);
-		zval_ptr_dtor_str(value);
-		ZVAL_STR(value, string);
-	}
+	return Z_STRLEN_P(value) == len && memcmp(Z_STRVAL_P(value), bytes, len) == 0 ? NULL : zend_string_init(bytes, len, 0);
 }
 
 /* Gives the former table to `array`, with the values of this request. False if that is impossible. */
@@ -258,6 +254,21 @@ static bool take_former_table(zval *array)
 	if (!former.table || !request || !is_unshared(former.table) || !has_same_variables(former.table, request)) {
 		return false;
 	}
+	/* The memory limit may end the request here: `array` has nothing of the former request yet. */
+	zend_string *changed[MOST_PLACES], *self = self_of(request);
+	for (uint32_t i = 0; i < request->count; i++) {
+		const struct howdah_variable *variable = &request->variables[i];
+		changed[i] = changed_value(former.table, i, variable->value, variable->value_len);
+	}
+	changed[request->count] = changed_value(former.table, (uint32_t) request->count, ZSTR_VAL(self), ZSTR_LEN(self));
+	zend_string_release(self);
+	for (uint32_t i = 0; i < former.count; i++) {
+		if (changed[i]) {
+			zval *value = &former.table->arData[former.places[i]].val;
+			zval_ptr_dtor_str(value);
+			ZVAL_STR(value, changed[i]);
+		}
+	}
 	/* The two change places, all but their owners. */
 	zend_array content = *former.table;
 	zend_refcounted_h owners = table->gc, owners_of_former = former.table->gc;
@@ -265,12 +276,6 @@ static bool take_former_table(zval *array)
 	*table = content;
 	former.table->gc = owners_of_former;
 	table->gc = owners;
-	zend_string *self = self_of(request);
-	for (uint32_t i = 0; i < request->count; i++) {
-		update_value(table, i, request->variables[i].value, request->variables[i].value_len);
-	}
-	update_value(table, (uint32_t) request->count, ZSTR_VAL(self), ZSTR_LEN(self));
-	zend_string_release(self);
 	return true;
 }
 

@@ -16,7 +16,7 @@ use howdah_protocol::messages::generation_paths::PinnedLink;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::task::{Context, Poll};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 /// The state of the applications' releases and files.
 #[derive(Debug)]
@@ -210,8 +210,13 @@ impl Deploys {
         let watched = wanted.filter_map(|(name, application)| {
             let generation = generation_of(name, changes, runtime)?;
             let (application, led_to) = (application.clone(), generation.release().led_to.clone());
-            let made = SystemTime::now().checked_sub(generation.born().elapsed())?;
-            Some(WatchedApplication { name: name.clone(), generation: generation.id(), made, application, led_to })
+            Some(WatchedApplication {
+                name: name.clone(),
+                generation: generation.id(),
+                made: generation.born(),
+                application,
+                led_to,
+            })
         });
         let watched: Vec<_> = watched.collect();
         self.written.retain(|name, _| watched.iter().any(|watched| watched.name == *name));

@@ -179,8 +179,11 @@ async fn numbers_that_name_no_process_are_no_workers() {
 #[tokio::test]
 async fn a_prototype_that_boots_twice_or_reports_an_unknown_death_is_killed() {
     let end = ProcessEnd::Code(0);
+    let booted = |version: &str| FromPrototype::Booted { php_version: version.to_owned(), opcache: true };
     for (message, rule) in [
-        (FromPrototype::Booted { php_version: String::new(), opcache: true }, "it booted twice"),
+        (booted("8.2.30"), "it booted twice"),
+        (booted(""), "it has loaded a PHP without a valid version"),
+        (booted("8.2\u{1b}[31m"), "it has loaded a PHP without a valid version"),
         (FromPrototype::Failed { reason: String::new() }, "it failed to boot after it had booted"),
         (
             FromPrototype::WorkerExited { worker: PoolWorker { pool: 1, worker: FIRST }, pid: 1, end },

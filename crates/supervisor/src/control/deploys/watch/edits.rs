@@ -166,7 +166,7 @@ impl Watching {
             written: None,
             exhausted: false,
         };
-        let made = watching.watched.made;
+        let made = SystemTime::now().checked_sub(watching.watched.made.elapsed()).unwrap_or(SystemTime::UNIX_EPOCH);
         for folder in tops {
             for file in watching.add(&folder, &folder, |file| is_newer(file, made)) {
                 watching.record_write(file);
@@ -323,7 +323,7 @@ mod tests {
         let text = serde_json::json!({"applications": {"x": {"type": "php", "root": root, "reload": "on-change"}}});
         let application = Configuration::parse(&text.to_string()).unwrap().applications["x"].as_php().unwrap().clone();
         let led_to = vec![PinnedLink { link: root.to_owned(), leads_to: root.to_owned() }];
-        WatchedApplication { name: "x".to_owned(), generation: 1, made: SystemTime::now(), application, led_to }
+        WatchedApplication { name: "x".to_owned(), generation: 1, made: Instant::now(), application, led_to }
     }
 
     fn next(watching: &mut Watching) -> Option<PathBuf> {

@@ -4,7 +4,7 @@
 use howdah_config::PhpApplication;
 use howdah_protocol::messages::generation_paths::PinnedLink;
 use std::path::PathBuf;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 /// An application that is watched.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +14,7 @@ pub struct WatchedApplication {
     /// Its active generation.
     pub generation: u64,
     /// When that was made.
-    pub made: SystemTime,
+    pub made: Instant,
     /// Its options.
     pub application: PhpApplication,
     /// Where the paths led when the generation was planned.

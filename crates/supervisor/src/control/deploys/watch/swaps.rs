@@ -261,7 +261,7 @@ mod tests {
     use super::*;
     use howdah_config::Configuration;
     use std::path::Path;
-    use std::time::SystemTime;
+    use std::sync::LazyLock;
 
     fn leads(to: &str) -> Resolved {
         Ok(vec![PinnedLink { link: "/srv/current".into(), leads_to: Path::new("/srv").join(to) }])
@@ -274,7 +274,8 @@ mod tests {
     fn watched() -> WatchedApplication {
         let text = r#"{"applications": {"x": {"type": "php", "root": "/srv/current"}}}"#;
         let application = Configuration::parse(text).unwrap().applications["x"].as_php().unwrap().clone();
-        let (made, led_to) = (SystemTime::UNIX_EPOCH, leads("1").unwrap());
+        static MADE: LazyLock<Instant> = LazyLock::new(Instant::now);
+        let (made, led_to) = (*MADE, leads("1").unwrap());
         WatchedApplication { name: "x".to_owned(), generation: 1, made, application, led_to }
     }
 
