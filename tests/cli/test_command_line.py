@@ -223,6 +223,11 @@ def changed(config: dict, path: str, value) -> dict:
     return config
 
 
+def own_places(folder):
+    """Options of `howdah run`: other tests may use the usual places at the same time."""
+    return ["--state-dir", folder / "state", "--control", f"unix:{folder}/control.sock"]
+
+
 @pytest.mark.parametrize(
     "path, value, named",
     [
@@ -250,14 +255,14 @@ def changed(config: dict, path: str, value) -> dict:
 )
 def test_a_wrong_configuration_is_rejected_with_its_path(folder, tmp_path, path, value, named):
     config = write_config(tmp_path, changed(valid(folder), path, value))
-    line = error_of(howdah("run", "--config", config, "--state-dir", tmp_path / "state"))
+    line = error_of(howdah("run", *own_places(tmp_path), "--config", config))
     for word in named:
         assert word in line, line
 
 
 def test_a_configuration_that_is_not_json_is_an_error(tmp_path):
     config = write_config(tmp_path, '{"listeners": {},\n "applications": {,}}')
-    line = error_of(howdah("run", "--config", config, "--state-dir", tmp_path / "state"))
+    line = error_of(howdah("run", *own_places(tmp_path), "--config", config))
     assert "config.json" in line and re.search(r"line 2|:2", line)
 
 
