@@ -13,11 +13,11 @@ import re
 import statistics
 import subprocess
 
-from benchmarks.generator import executable
 from lib import process_tree
 from lib.lab import BENCH, PHP
 from lib.one_howdah import OneHowdah
 from lib.options import add_measurement
+from lib.peers import cores_apart, program, start_nginx
 from lib.ports import free_port, wait_for_port
 from lib.process_tree import BenchError
 from lib.verdict import print_verdict
@@ -31,21 +31,8 @@ NOISE = 0.95
 HTTP3_SHARE = 0.5
 
 NGINX = """
-worker_processes auto;
-daemon off;
-pid {folder}/nginx.pid;
-error_log {folder}/nginx.log;
-events {{ worker_connections 4096; }}
-http {{
     include /etc/nginx/mime.types;
-    access_log off;
     sendfile on;
-    keepalive_requests 100000000;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
     server {{
         listen 127.0.0.1:{port} ssl http2;
         ssl_certificate {certificate};
@@ -53,7 +40,6 @@ http {{
         root {pages};
         location ~ \\.php$ {{ include /etc/nginx/fastcgi.conf; fastcgi_pass unix:{folder}/fpm.sock; }}
     }}
-}}
 """
 FPM = """
 [global]
@@ -71,24 +57,22 @@ def add_options(parser):
 
 
 def run(options):
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) < 2:
-        raise BenchError("the load generators and the servers need a core each")
-    h2load, load = executable("h2load", "nghttp2-client"), client()
+    core, others = cores_apart()
+    h2load, load = program("h2load", "nghttp2-client"), client()
     with OneHowdah() as howdah:
         certificate = howdah.folder / "certificate.pem"
         make_certificate(howdah.folder, certificate)
-        port = start_howdah(howdah, certificate, cores[1:])
-        nginx, nginx_roots, stop = start_nginx(howdah.folder, certificate, cores[1:])
+        port = start_howdah(howdah, certificate, others)
+        nginx, nginx_roots, stop = start_nginx_with_fpm(howdah.folder, certificate, others)
         try:
             def h2load_on(port, *protocol):
                 return lambda page: from_h2load(
-                    [h2load, *protocol, "-t1", "-D", options.seconds, f"https://127.0.0.1:{port}{PAGES[page]}"], cores[0])
+                    [h2load, *protocol, "-t1", "-D", options.seconds, f"https://127.0.0.1:{port}{PAGES[page]}"], core)
 
             def http3(streams):
                 connections = max(options.connections // streams, 1)
                 return lambda page: from_client(
-                    [load, f"127.0.0.1:{port}", PAGES[page], certificate, connections, streams, options.seconds], cores[0])
+                    [load, f"127.0.0.1:{port}", PAGES[page], certificate, connections, streams, options.seconds], core)
 
             one, many = ["-c", options.connections, "-m", 1], ["-c", max(options.connections // MANY, 1), "-m", MANY]
             own = [howdah.process.pid]
@@ -143,7 +127,7 @@ def from_h2load(command, core):
     done = re.search(r"finished in ([\d.]+)(m?s|us)", text)
     counts = re.search(r"(\d+) succeeded, (\d+) failed, (\d+) errored", text)
     statuses = re.search(r"status codes: (\d+) 2xx", text)
-    if not done or not counts or not statuses or int(counts[2]) or int(counts[3]):
+    if not done or not counts or not statuses or int(counts[2]) or int(counts[3]) or not 0 < int(counts[1]) == int(statuses[1]):
         raise BenchError(text)
     return int(statuses[1]), float(done[1]) * {"s": 1, "ms": 1e-3, "us": 1e-6}[done[2]]
 
@@ -185,15 +169,14 @@ def start_howdah(howdah, certificate, cores):
     return int(urls["edge"].rpartition(":")[2])
 
 
-def start_nginx(folder, certificate, cores):
+def start_nginx_with_fpm(folder, certificate, cores):
     """nginx and PHP-FPM. Returns the port, their processes, and a function that stops them."""
     port, log = free_port(), folder / "nginx.log"
     user = "user = www-data\ngroup = www-data\n" if os.getuid() == 0 else ""
-    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port, certificate=certificate, pages=BENCH / "pages"))
+    http = NGINX.format(folder=folder, port=port, certificate=certificate, pages=BENCH / "pages")
     (folder / "fpm.conf").write_text(FPM.format(folder=folder, user=user, processes=PHP_PROCESSES))
-    fpm = process_tree.start([executable(f"php-fpm{PHP}", f"php{PHP}-fpm"), "-F", "-y", folder / "fpm.conf"], cores=cores, log=folder / "fpm.log")
-    nginx = process_tree.start(
-        [executable("nginx", "nginx-light"), "-p", folder, "-c", folder / "nginx.conf", "-e", log], cores=cores, log=log)
+    fpm = process_tree.start([program(f"php-fpm{PHP}", f"php{PHP}-fpm"), "-F", "-y", folder / "fpm.conf"], cores=cores, log=folder / "fpm.log")
+    nginx = start_nginx(folder, http, workers="auto", cores=cores)
 
     def stop():
         process_tree.stop(nginx)

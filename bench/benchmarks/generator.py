@@ -6,8 +6,6 @@ requests per second in an open loop, less than 0.1 percent are sent more than 1 
 """
 
 import json
-import os
-import shutil
 import statistics
 import subprocess
 import tempfile
@@ -17,6 +15,7 @@ from lib import process_tree
 from lib.lab import BENCH, PHP
 from lib.lab import executable as howdah
 from lib.options import add_measurement
+from lib.peers import cores_apart, program, start_nginx
 from lib.ports import free_port, wait_for_port
 from lib.process_tree import BenchError
 from lib.verdict import print_verdict
@@ -27,43 +26,22 @@ MAX_DIFFERENCE_MS = 0.02
 MAX_LATE_SHARE = 0.001
 OPEN_RATE = 10_000
 
-NGINX = """
-worker_processes 1;
-daemon off;
-pid {folder}/nginx.pid;
-error_log {folder}/nginx.log;
-events {{ worker_connections 4096; }}
-http {{
-    access_log off;
-    keepalive_requests 100000000;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    server {{ listen 127.0.0.1:{port}; location / {{ return 200 "hello"; }} }}
-}}
-"""
-
-
 def add_options(parser):
     add_measurement(parser, rounds=5, seconds=5, connections=50)
 
 
 def run(options):
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) < 2:
-        raise BenchError("the load generators and the server need a core each")
+    core, others = cores_apart()
     with tempfile.TemporaryDirectory(prefix="howdah-bench-") as folder:
         folder = Path(folder)
+        # The lab's PHP runs as another user.
+        folder.chmod(0o755)
         port = free_port()
-        (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port))
-        log = folder / "nginx.log"
-        server = process_tree.start(
-            [executable("nginx", "nginx-light"), "-p", folder, "-c", folder / "nginx.conf", "-e", log], cores=cores[-1:], log=log)
+        http = f'server {{ listen 127.0.0.1:{port}; location / {{ return 200 "hello"; }} }}'
+        server = start_nginx(folder, http, workers=1, cores=others[-1:])
         try:
-            wait_for_port(port, server, log)
-            return compare(options, folder, f"http://127.0.0.1:{port}", cores[0])
+            wait_for_port(port, server, folder / "nginx.log")
+            return compare(options, folder, f"http://127.0.0.1:{port}", core)
         finally:
             process_tree.stop(server)
 
@@ -102,7 +80,7 @@ def difference(pairs):
 
 
 def wrk(options, url, core):
-    command = [executable("wrk", "wrk"), "-t1", f"-c{options.connections}", f"-d{options.seconds}s",
+    command = [program("wrk", "wrk"), "-t1", f"-c{options.connections}", f"-d{options.seconds}s",
                "-s", BENCH / "lib/wrk_report.lua", f"{url}/"]
     output = process_tree.output(command, cores=[core])
     report = json.loads(output.partition("RESULT ")[2].partition("\n")[0])
@@ -135,11 +113,3 @@ def lab(options, folder, url, core):
         raise BenchError(f"failed requests: {closed['errors']} {runs['open']['errors']}")
     return {"rate": closed["requests_per_second"], "p50": percentiles["p50"], "p99": percentiles["p99"],
             "late_share": runs["open"]["generator"]["late_share"]}
-
-
-def executable(name, package):
-    """The path of a program, also from /usr/sbin, which is not on every PATH."""
-    found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
-    if not found:
-        raise BenchError(f"{name} is not installed: apt-get install {package}")
-    return found

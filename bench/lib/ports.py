@@ -13,18 +13,14 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def wait_for_port(port, process, log):
-    _wait(socket.AF_INET, ("127.0.0.1", port), process, log)
-
-
-def _wait(family, address, process, log, timeout=60.0):
+def wait_for_port(port, process, log, timeout=60.0):
     """Raises with the end of the log if the process exits or the timeout passes."""
     deadline = time.monotonic() + timeout
     while process.poll() is None and time.monotonic() < deadline:
         try:
-            with socket.socket(family) as client:
+            with socket.socket() as client:
                 client.settimeout(1)
-                client.connect(address)
+                client.connect(("127.0.0.1", port))
             return
         except OSError:
             time.sleep(0.05)

@@ -9,12 +9,12 @@ def returning(status: int) -> dict:
     return {"action": {"return": status}}
 
 
-def start_empty(*options: str) -> Howdah:
-    return Howdah(lambda _: ["run", *options], ready=lambda server: "howdah" in server.stdout)
-
-
 def serving(server: Howdah) -> bool:
     return server.stdout.startswith("howdah")
+
+
+def start_empty(*options: str) -> Howdah:
+    return Howdah(lambda _: ["run", *options], ready=serving)
 
 
 def start_in(folder, *options: str) -> Howdah:

@@ -114,17 +114,22 @@ impl Family {
 
     /// The name of its samples; of a histogram, the beginning of their names.
     pub fn sample_name(&self) -> String {
-        match self.kind {
-            Kind::Counter => format!("{}_total", self.name),
-            Kind::Info => format!("{}_info", self.name),
-            Kind::Gauge | Kind::Histogram => self.name.to_owned(),
-        }
+        format!("{}{}", self.name, self.kind.suffix())
     }
 }
 
 // === impl Kind ===
 
 impl Kind {
+    /// The end of its samples' names.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Kind::Counter => "_total",
+            Kind::Info => "_info",
+            Kind::Gauge | Kind::Histogram => "",
+        }
+    }
+
     /// Its name in both formats.
     pub fn name(self) -> &'static str {
         match self {

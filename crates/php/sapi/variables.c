@@ -199,7 +199,15 @@ static void note_place(const zend_array *table, const zval *value)
 {
 	if (value && former.count < MOST_PLACES) {
 		const Bucket *bucket = (const Bucket *) value;
-		former.places[former.count] = (uint32_t) (bucket - table->arData);
+		uint32_t place = (uint32_t) (bucket - table->arData);
+		for (uint32_t i = 0; i < former.count; i++) {
+			if (former.places[i] == place) {
+				/* A name that comes twice: the last value would not always win. */
+				current = NULL;
+				return;
+			}
+		}
+		former.places[former.count] = place;
 		former.keys[former.count++] = bucket->key;
 	} else {
 		current = NULL;

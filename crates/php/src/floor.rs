@@ -138,14 +138,7 @@ impl Source for Repeated {
             query_string: c"".as_ptr(),
             script_name: URI.as_ptr(),
             script_filename: self.script.as_ptr(),
-            path_info: null(),
-            document_root: null(),
-            content_type: null(),
-            cookie: null(),
-            authorization: null(),
-            content_length: 0,
-            trace_parent: null(),
-            began: 0,
+            ..sapi::SapiRequest::EMPTY
         })
     }
 

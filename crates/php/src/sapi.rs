@@ -8,6 +8,7 @@ use howdah_channel::STACK_BYTES;
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::path::PathBuf;
+use std::ptr::null;
 use std::time::Duration;
 
 /// `struct howdah_variable`.
@@ -40,6 +41,27 @@ pub struct SapiRequest {
     pub content_length: c_long,
     pub trace_parent: *const c_char,
     pub began: u64,
+}
+
+impl SapiRequest {
+    /// Without anything that a client sends.
+    pub const EMPTY: SapiRequest = SapiRequest {
+        variables: null(),
+        count: 0,
+        method: null(),
+        uri: null(),
+        query_string: null(),
+        script_name: null(),
+        script_filename: null(),
+        path_info: null(),
+        document_root: null(),
+        content_type: null(),
+        cookie: null(),
+        authorization: null(),
+        content_length: 0,
+        trace_parent: null(),
+        began: 0,
+    };
 }
 
 /// `struct howdah_sampler_setup`.

@@ -24,6 +24,7 @@ use howdah_config::LogDaemon;
 use record::{Log, Record};
 use std::collections::VecDeque;
 use std::io;
+use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -52,6 +53,8 @@ struct Queue {
     bytes: usize,
     /// A record was taken, and is not sent yet.
     sending: bool,
+    /// The thread sleeps until it is notified.
+    sleeping: bool,
     /// Records that were lost since the last report.
     lost: u64,
     started: bool,
@@ -107,7 +110,10 @@ impl SystemLog {
             // If no thread can be started, the records wait, and the next call tries again.
             queue.started = thread::Builder::new().name("system log".into()).spawn(move || shared.run()).is_ok();
         }
-        self.shared.changed.notify_all();
+        if mem::take(&mut queue.sleeping) {
+            drop(queue);
+            self.shared.changed.notify_all();
+        }
     }
 
     /// Waits until all records are sent, up to the timeout.
@@ -167,7 +173,10 @@ impl Shared {
 
     /// Waits for a record, and takes it; `None` if the log is gone.
     fn next(&self) -> Option<Record> {
-        let idle = |queue: &mut Queue| queue.records.is_empty() && !queue.closed;
+        let idle = |queue: &mut Queue| {
+            queue.sleeping = queue.records.is_empty() && !queue.closed;
+            queue.sleeping
+        };
         let mut queue = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
         let record = queue.records.pop_front()?;
         queue.bytes -= record.bytes();

@@ -5,7 +5,7 @@ use crate::messages::{
 };
 use howdah_metrics::exposition::messages::{self as prometheus, MetricFamily, MetricType};
 use howdah_metrics::exposition::protobuf::decode;
-use howdah_metrics::families;
+use howdah_metrics::families::{self, Kind};
 
 const NANOSECONDS: f64 = 1e9;
 
@@ -37,7 +37,8 @@ fn metric(family: MetricFamily, start: u64, now: u64) -> Metric {
         }),
     };
     let name = family.name();
-    let name = name.strip_suffix(if kind == MetricType::Counter { "_total" } else { "_info" }).unwrap_or(name);
+    let suffix = if kind == MetricType::Counter { Kind::Counter.suffix() } else { Kind::Info.suffix() };
+    let name = name.strip_suffix(suffix).unwrap_or(name);
     let unit = match family.unit() {
         "seconds" => "s",
         "bytes" => "By",

@@ -1,7 +1,7 @@
 //! Prometheus' protocol buffers: each family with its length before it. Histograms have native and classic buckets.
 
 use crate::exposition::messages::{Bucket, BucketSpan, Histogram, LabelPair, Metric, MetricFamily, MetricType, Value};
-use crate::exposition::sample::Labels;
+use crate::exposition::sample::{Labels, plain};
 use crate::families::{Family, Kind};
 use crate::histogram::{self, SCHEMA, ZERO_THRESHOLD};
 use prost::Message;
@@ -86,9 +86,7 @@ pub fn decode(mut encoded: &[u8]) -> Vec<MetricFamily> {
         .collect()
 }
 
-/// A control character of a name in the configuration could confuse a terminal, as in the texts.
 fn pairs(labels: Labels<'_>) -> Vec<LabelPair> {
-    let plain = |c: char| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c };
     let pair = |(name, value): &(&str, &str)| LabelPair {
         name: Some((*name).to_owned()),
         value: Some(value.chars().map(plain).collect()),

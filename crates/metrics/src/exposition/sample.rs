@@ -30,3 +30,8 @@ macro_rules! numbers {
 }
 
 numbers! { u8 i32 i64 u64 usize f64 }
+
+/// A character of a label: another control character than the end of a line could confuse a terminal.
+pub fn plain(c: char) -> char {
+    if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c }
+}

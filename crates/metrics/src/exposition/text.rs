@@ -1,6 +1,6 @@
 //! The texts: Prometheus' format 0.0.4, or OpenMetrics 1.0. Both have the classic buckets of histograms only.
 
-use crate::exposition::sample::{Labels, Number};
+use crate::exposition::sample::{Labels, Number, plain};
 use crate::families::{Family, Kind};
 use crate::histogram;
 use std::fmt::{Display, Write as _};
@@ -40,12 +40,7 @@ impl Text {
 
     /// A sample.
     pub fn sample(&mut self, family: &Family, labels: Labels<'_>, value: impl Number) {
-        let suffix = match family.kind {
-            Kind::Counter => "_total",
-            Kind::Info => "_info",
-            Kind::Gauge | Kind::Histogram => "",
-        };
-        self.line((family.name, suffix), labels, None, value);
+        self.line((family.name, family.kind.suffix()), labels, None, value);
     }
 
     /// A histogram.
@@ -108,8 +103,7 @@ fn escape(text: &str, out: &mut String) {
             '\\' => out.push_str("\\\\"),
             '"' => out.push_str("\\\""),
             '\n' => out.push_str("\\n"),
-            c if c.is_control() => out.push('\u{fffd}'),
-            c => out.push(c),
+            c => out.push(plain(c)),
         }
     }
 }

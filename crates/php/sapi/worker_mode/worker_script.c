@@ -18,6 +18,7 @@
 #include "samples/sampler.h"
 #include "variables.h"
 #include "worker_mode/kept_memory.h"
+#include "worker_mode/modules.h"
 #include "worker_mode/superglobals.h"
 #include "php_main.h"
 #include "php_output.h"
@@ -50,12 +51,6 @@ static int is_configured, is_async;
 static int is_damaged;
 static const struct howdah_request *boot_request;
 static void (*next_error_handler)(int type, zend_string *file, const uint32_t line, zend_string *message);
-
-/* These modules keep data of a request. Their own end and start of a request replace it. NULL: it does not exist. */
-static struct {
-	const char *name;
-	const zend_module_entry *module;
-} modules[] = { { .name = "session" }, { .name = "filter" } };
 
 /* max_execution_time at the end of the boot. Each request begins with it. */
 static zend_long time_limit;
@@ -247,40 +242,6 @@ static void start_configured_buffer(void)
 	}
 }
 
-static void find_modules(void)
-{
-	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
-		modules[i].module = zend_hash_str_find_ptr(&module_registry, modules[i].name, strlen(modules[i].name));
-	}
-}
-
-static void start_modules(void)
-{
-	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
-		const zend_module_entry *module = modules[i].module;
-		if (module && module->request_startup_func) {
-			module->request_startup_func(module->type, module->module_number);
-		}
-	}
-}
-
-static void stop_module(const zend_module_entry *module)
-{
-	zend_try {
-		module->request_shutdown_func(module->type, module->module_number);
-	} zend_end_try();
-}
-
-static void stop_modules(void)
-{
-	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
-		const zend_module_entry *module = modules[i].module;
-		if (module && module->request_shutdown_func) {
-			stop_module(module);
-		}
-	}
-}
-
 /* PHP's own start of a request, without the engine. 0 if the client's body did not arrive. */
 static int begin_request(const struct howdah_request *request)
 {
@@ -309,7 +270,7 @@ static int begin_request(const struct howdah_request *request)
 		}
 		start_configured_buffer();
 		howdah_superglobals_refresh();
-		start_modules();
+		howdah_modules_start();
 		set_time_limit_of_request();
 		has_begun = 1;
 	} zend_end_try();
@@ -332,7 +293,7 @@ static void close_request(void)
 		php_output_end_all();
 	} zend_end_try();
 	zend_unset_timeout();
-	stop_modules();
+	howdah_modules_stop();
 	howdah_variables_forget();
 	howdah_exchange_drops_body();
 	zend_try {
@@ -461,7 +422,7 @@ bool howdah_worker_script_begin_loop(void)
 	start_output();
 	sapi_activate();
 	if (is_ready) {
-		start_modules();
+		howdah_modules_start();
 	} else if (is_damaged) {
 		end_script();
 	}
@@ -569,7 +530,7 @@ void howdah_php_run_worker_script(const struct howdah_request *boot)
 {
 	boot_request = boot;
 	phase = BOOTS;
-	find_modules();
+	howdah_modules_find();
 	next_error_handler = zend_error_cb;
 	zend_error_cb = handle_error;
 	howdah_exchange_begin(boot, 0);

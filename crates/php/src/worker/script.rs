@@ -210,19 +210,10 @@ impl Boot {
         sapi::SapiRequest {
             variables: self.variables.as_ptr(),
             count: self.variables.len(),
-            method: null(),
-            uri: null(),
-            query_string: null(),
             script_name: value(SCRIPT_NAME),
             script_filename: value(SCRIPT_FILENAME),
-            path_info: null(),
             document_root: value(DOCUMENT_ROOT),
-            content_type: null(),
-            cookie: null(),
-            authorization: null(),
-            content_length: 0,
-            trace_parent: null(),
-            began: 0,
+            ..sapi::SapiRequest::EMPTY
         }
     }
 }

@@ -25,3 +25,34 @@ impl TaskWaker {
         }
     }
 }
+
+/// A waker for tests.
+#[cfg(test)]
+pub mod counting {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
+
+    /// How often a task was woken.
+    #[derive(Default)]
+    pub struct Woken(AtomicUsize);
+
+    impl Woken {
+        /// The number, which starts at zero again.
+        pub fn take(&self) -> usize {
+            self.0.swap(0, Ordering::Relaxed)
+        }
+    }
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A waker, and how often it was used.
+    pub fn waker() -> (Arc<Woken>, Waker) {
+        let woken = Arc::new(Woken::default());
+        (Arc::clone(&woken), Waker::from(woken))
+    }
+}

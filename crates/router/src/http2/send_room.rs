@@ -215,18 +215,8 @@ impl Drop for SendTurn<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::task_waker::counting::{self, Woken};
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
-
-    #[derive(Default)]
-    struct Woken(AtomicUsize);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 
     /// A stream that counts how often it is woken.
     struct Stream<'r> {
@@ -237,9 +227,9 @@ mod tests {
 
     impl<'r> Stream<'r> {
         fn new(room: &'r SendRoom, number: u32, requested: &str) -> Stream<'r> {
-            let woken = Arc::new(Woken::default());
+            let (woken, waker) = counting::waker();
             let turn = room.turn(number, PriorityField::parse(requested.as_bytes()), PriorityField::default());
-            Stream { turn, waker: Waker::from(Arc::clone(&woken)), woken }
+            Stream { turn, waker, woken }
         }
 
         fn is_ready(&mut self) -> bool {
@@ -247,7 +237,7 @@ mod tests {
         }
 
         fn take_woken(&self) -> bool {
-            self.woken.0.swap(0, Ordering::Relaxed) > 0
+            self.woken.take() > 0
         }
     }
 

@@ -76,13 +76,13 @@ const COST_OF_CANCELLING: i64 = 16;
 
 impl QuicClock {
     /// The clock of a connection that this listener accepted. A draining connection ends after its requests.
-    pub fn new(load: Arc<Load>, listener: u64, is_draining: bool, limits: &Http) -> QuicClock {
+    pub fn new(load: Arc<Load>, listener: u64, is_draining: bool, is_confirmed: bool, limits: &Http) -> QuicClock {
         QuicClock {
             listener,
             send_timeout: Cell::new(limits.send_timeout),
             header_read_timeout: Cell::new(limits.header_read_timeout),
             requests: OpenRequests::new(load),
-            is_confirmed: Cell::new(true),
+            is_confirmed: Cell::new(is_confirmed),
             confirmed: Notify::new(),
             sent: Cell::new(0),
             send_order: SendOrder::default(),
@@ -151,11 +151,6 @@ impl QuicClock {
     /// The order of its responses.
     pub fn send_order(&self) -> &SendOrder {
         &self.send_order
-    }
-
-    /// Requests come before the handshake is complete.
-    pub fn expect_early_data(&self) {
-        self.is_confirmed.set(false);
     }
 
     /// The handshake is complete.
@@ -287,7 +282,7 @@ mod tests {
     use super::*;
 
     fn clock() -> Rc<QuicClock> {
-        Rc::new(QuicClock::new(Arc::default(), 1, false, &Http::default()))
+        Rc::new(QuicClock::new(Arc::default(), 1, false, true, &Http::default()))
     }
 
     fn ending(clock: &QuicClock) -> Option<Ending> {

@@ -154,18 +154,21 @@ impl Frames {
                         Use::Dropped => {}
                     }
                     if *missing == 0 {
-                        if *purpose == Use::Priority {
-                            let kept = std::mem::take(&mut self.kept);
-                            self.updates.extend(priority_update(&kept));
+                        match purpose {
+                            Use::Head => {
+                                let head = std::mem::take(&mut self.head);
+                                if has_more_fields(&head[self.head_begins..], MAX_FIELDS) {
+                                    return Err(FrameError::HeadTooLarge);
+                                }
+                                self.ready.push_back(head.freeze());
+                            }
+                            Use::Priority => {
+                                let kept = std::mem::take(&mut self.kept);
+                                self.updates.extend(priority_update(&kept));
+                            }
+                            Use::Passed | Use::Dropped => {}
                         }
                         self.state = State::FrameHeader(Prefix::default());
-                        let head = std::mem::take(&mut self.head);
-                        if has_more_fields(&head[self.head_begins.min(head.len())..], MAX_FIELDS) {
-                            return Err(FrameError::HeadTooLarge);
-                        }
-                        if !head.is_empty() {
-                            self.ready.push_back(head.freeze());
-                        }
                     }
                 }
             }

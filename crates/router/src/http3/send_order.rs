@@ -140,26 +140,10 @@ impl Drop for Place<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
-
-    #[derive(Default)]
-    struct Woken(AtomicUsize);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
+    use crate::connection::task_waker::counting::waker;
 
     fn field(text: &str) -> PriorityField {
         PriorityField::parse(text.as_bytes())
-    }
-
-    fn waker() -> (Arc<Woken>, Waker) {
-        let woken = Arc::new(Woken::default());
-        (Arc::clone(&woken), Waker::from(woken))
     }
 
     fn place<'o>(order: &'o SendOrder, stream: u64, requested: &str) -> Place<'o> {
@@ -191,7 +175,7 @@ mod tests {
         urgent.tried(false, &urgent_context);
         // There is room for the first.
         assert!(usual.poll(&usual_context).is_pending() && usual.is_behind());
-        assert_eq!((urgent_woken.0.load(Ordering::Relaxed), usual_woken.0.load(Ordering::Relaxed)), (1, 1));
+        assert_eq!((urgent_woken.take(), usual_woken.take()), (1, 1));
         // The urgent one waits for its own window.
         assert!(urgent.poll(&urgent_context).is_ready());
         urgent.tried(false, &urgent_context);
@@ -230,7 +214,7 @@ mod tests {
         let (woken, waker) = waker();
         late.tried(false, &Context::from_waker(&waker));
         order.update(PriorityUpdate { stream: 12, field: field("u=2") });
-        assert_eq!((late.rank.get(), woken.0.load(Ordering::Relaxed)), (rank(field("u=2").priority(), 12), 1));
+        assert_eq!((late.rank.get(), woken.take()), (rank(field("u=2").priority(), 12), 1));
         let changed = order.place(16, field("u=7, i"), field("u=1"), Rc::default());
         assert_eq!(changed.rank.get(), rank(field("u=1, i").priority(), 16), "the application changes what it names");
         drop(early);

@@ -38,6 +38,8 @@ pub struct Arriving {
     /// Ready when the client has cancelled the response, or has confirmed all of it, or has left.
     left: Pin<Box<dyn Future<Output = ()>>>,
     is_answered: Rc<Cell<bool>>,
+    /// Whether it came before the handshake was complete.
+    is_early: bool,
     number: u64,
     rank: Rc<Cell<i32>>,
 }
@@ -75,8 +77,8 @@ impl Arriving {
         resolve: impl FnOnce(Bidirectional) -> RequestResolver<Transport, Bytes>,
     ) -> Arriving {
         let (left, is_answered) = (Box::pin(stream.cancelled()), stream.is_answered());
-        let (number, rank) = (stream.number(), stream.rank());
-        Arriving { open, resolver: resolve(stream), left, is_answered, number, rank }
+        let (is_early, number, rank) = (stream.is_early(), stream.number(), stream.rank());
+        Arriving { open, resolver: resolve(stream), left, is_answered, is_early, number, rank }
     }
 
     /// Reads the head, and answers the request. `answer` makes the response.
@@ -85,7 +87,7 @@ impl Arriving {
         B: Body<Data = Bytes, Error = io::Error>,
         F: Future<Output = Response<B>>,
     {
-        let Arriving { open, resolver, mut left, is_answered, number, rank } = self;
+        let Arriving { open, resolver, mut left, is_answered, is_early, number, rank } = self;
         let resolving = timeout(open.connection().header_read_timeout(), resolver.resolve_request());
         let resolved = tokio::select! {
             biased;
@@ -95,7 +97,7 @@ impl Arriving {
         let Ok(resolved) = resolved else {
             return log_closed(&peer, "the head of a request took too long: its stream is reset");
         };
-        let (head, stream) = match resolved {
+        let (mut head, stream) = match resolved {
             Ok((request, stream)) => (request.into_parts().0, stream),
             Err(error) => {
                 tracing::debug!(%error, "a request has no head that can be read");
@@ -110,7 +112,6 @@ impl Arriving {
             }
         };
         is_answered.set(true);
-        let mut head = head;
         let (mut send, mut receive) = stream.split();
         let Some(_held) = open.hold(&head) else {
             log_refused(&peer);
@@ -120,7 +121,7 @@ impl Arriving {
         let refusal = request_head::check_no_connection_fields(&head.headers)
             .and_then(|()| request_head::normalise(&mut head))
             .err();
-        if !open.connection().is_confirmed() && !confirm(&mut head, open.connection(), &mut left).await {
+        if is_early && !open.connection().is_confirmed() && !confirm(&mut head, open.connection(), &mut left).await {
             return open.was_cancelled();
         }
         let clock = Rc::new(StreamClock::new(refusal, request_head::expects_continue(&head.headers)));

@@ -185,9 +185,12 @@ impl Bidirectional {
     pub fn is_answered(&self) -> Rc<Cell<bool>> {
         Rc::clone(&self.send.is_answered)
     }
-}
 
-impl Bidirectional {
+    /// Whether it came before the handshake was complete.
+    pub fn is_early(&self) -> bool {
+        self.receive.stream.is_0rtt()
+    }
+
     /// Its rank among the streams: bytes of a greater one go first.
     pub fn rank(&self) -> Rc<Cell<i32>> {
         Rc::clone(&self.send.rank)

@@ -14,8 +14,20 @@ use std::sync::{Arc, Weak};
 pub trait Generation {
     /// Its number.
     fn id(&self) -> u64;
-    /// Adds the numbers of its requests to the report.
-    fn add_to(&self, report: &mut RouterLoad);
+    /// The numbers of its requests.
+    fn requests(&self) -> Requests;
+    /// Whether a configuration names it, or is still to name it. If not, it has its last requests.
+    fn set_current(&self, _is_current: bool) {}
+}
+
+/// The numbers of the requests of a generation.
+pub struct Requests {
+    /// How many it has, or wait.
+    active: u64,
+    /// How many wait.
+    waiting: u64,
+    /// How many were answered 503 by the queue, if it has one.
+    rejected: Option<u64>,
 }
 
 /// The known generations of one kind.
@@ -77,10 +89,13 @@ impl Generations {
 
     /// Adds the numbers of all requests to the report.
     pub fn add_to(&self, report: &mut RouterLoad) {
-        self.php.used().for_each(|generation| generation.add_to(report));
-        self.http.used().for_each(|generation| generation.add_to(report));
-        self.roadrunner.used().for_each(|generation| generation.add_to(report));
-        self.fastcgi.used().for_each(|generation| generation.add_to(report));
+        self.php.add_to(report);
+        self.http.add_to(report);
+        self.roadrunner.add_to(report);
+        self.fastcgi.add_to(report);
+        for generation in self.fastcgi.used() {
+            report.fastcgi_servers.insert(generation.id, generation.load());
+        }
     }
 }
 
@@ -122,6 +137,20 @@ impl<G: Generation> KnownGenerations<G> {
     fn configured(&mut self, named: &BTreeMap<String, u64>) {
         self.arriving.retain(|id, _| !named.values().any(|named| named == id));
         self.used.retain(|generation| generation.strong_count() > 0);
+        for generation in self.used() {
+            let id = generation.id();
+            let is_named = named.values().any(|named| *named == id);
+            generation.set_current(is_named || self.arriving.contains_key(&id));
+        }
+    }
+
+    fn add_to(&self, report: &mut RouterLoad) {
+        for generation in self.used() {
+            let (id, requests) = (generation.id(), generation.requests());
+            report.requests_active.insert(id, requests.active);
+            report.requests_waiting.insert(id, requests.waiting);
+            report.requests_rejected.extend(requests.rejected.map(|rejected| (id, rejected)));
+        }
     }
 }
 
@@ -138,10 +167,9 @@ impl Generation for SharedGeneration {
         self.id
     }
 
-    fn add_to(&self, report: &mut RouterLoad) {
-        report.requests_active.insert(self.id, self.active_requests());
-        report.requests_waiting.insert(self.id, self.waiting_requests());
-        report.requests_rejected.insert(self.id, self.rejected_requests());
+    fn requests(&self) -> Requests {
+        let (active, waiting) = (self.active_requests(), self.waiting_requests());
+        Requests { active, waiting, rejected: Some(self.rejected_requests()) }
     }
 }
 
@@ -150,9 +178,8 @@ impl Generation for HttpGeneration {
         self.id
     }
 
-    fn add_to(&self, report: &mut RouterLoad) {
-        report.requests_active.insert(self.id, self.active_requests());
-        report.requests_waiting.insert(self.id, self.waiting_requests());
+    fn requests(&self) -> Requests {
+        Requests { active: self.active_requests(), waiting: self.waiting_requests(), rejected: None }
     }
 }
 
@@ -161,10 +188,9 @@ impl Generation for RoadRunnerGeneration {
         self.id
     }
 
-    fn add_to(&self, report: &mut RouterLoad) {
-        report.requests_active.insert(self.id, self.active_requests());
-        report.requests_waiting.insert(self.id, self.waiting_requests());
-        report.requests_rejected.insert(self.id, self.rejected_requests());
+    fn requests(&self) -> Requests {
+        let (active, waiting) = (self.active_requests(), self.waiting_requests());
+        Requests { active, waiting, rejected: Some(self.rejected_requests()) }
     }
 }
 
@@ -173,26 +199,35 @@ impl Generation for FastCgiGeneration {
         self.id
     }
 
-    fn add_to(&self, report: &mut RouterLoad) {
-        report.requests_active.insert(self.id, self.active_requests());
-        report.requests_waiting.insert(self.id, self.waiting_requests());
-        report.requests_rejected.insert(self.id, self.rejected_requests());
-        report.fastcgi_servers.insert(self.id, self.load());
+    fn requests(&self) -> Requests {
+        let (active, waiting) = (self.active_requests(), self.waiting_requests());
+        Requests { active, waiting, rejected: Some(self.rejected_requests()) }
+    }
+
+    fn set_current(&self, is_current: bool) {
+        self.set_current(is_current);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
-    struct Fake(u64);
+    struct Fake(u64, Cell<bool>);
 
     impl Generation for Fake {
         fn id(&self) -> u64 {
             self.0
         }
 
-        fn add_to(&self, _: &mut RouterLoad) {}
+        fn requests(&self) -> Requests {
+            Requests { active: self.0, waiting: 0, rejected: None }
+        }
+
+        fn set_current(&self, is_current: bool) {
+            self.1.set(is_current);
+        }
     }
 
     fn ids(generations: impl Iterator<Item = Arc<Fake>>) -> Vec<u64> {
@@ -206,13 +241,20 @@ mod tests {
     #[test]
     fn a_generation_is_known_until_neither_a_configuration_nor_a_request_has_it() {
         let mut known = KnownGenerations::default();
-        [1, 2, 3].into_iter().for_each(|id| known.add(Fake(id)));
+        [1, 2, 3].into_iter().for_each(|id| known.add(Fake(id, Cell::new(true))));
         let configuration = known.of(&named(&[1, 3, 4]));
         assert_eq!(ids(configuration.values().cloned()), [1, 3]);
         known.configured(&named(&[1, 3, 4]));
         assert_eq!(ids(known.arriving().cloned()), [2]);
         assert_eq!(ids(known.used()), [1, 2, 3]);
         let request = known.find(3);
+        known.configured(&named(&[1]));
+        let current = known.used().map(|generation| (generation.0, generation.1.get()));
+        assert_eq!(current.collect::<Vec<_>>(), [(1, true), (2, true), (3, false)]);
+        let mut report = RouterLoad::default();
+        known.add_to(&mut report);
+        assert_eq!(report.requests_active, BTreeMap::from([(1, 1), (2, 2), (3, 3)]));
+        assert!(report.requests_rejected.is_empty());
         drop(configuration);
         assert_eq!(ids(known.used()), [2, 3]);
         drop(request);

@@ -4,8 +4,9 @@
 //! A router that replaces another serves with what it can read: its configuration was active before.
 
 use crate::access::UserFiles;
-use crate::backends::proxy::TlsBySettings;
+use crate::backends::proxy::{TlsBySettings, UpstreamTlsConfigs};
 use crate::file_access::within_deadline;
+use crate::net::tls::{CertificatePems, TlsConfigs};
 use crate::response::error_pages::LoadedErrorPages;
 use howdah_config::Configuration;
 use rustls::ServerConfig;
@@ -25,11 +26,32 @@ pub struct PreparedConfiguration {
     pub tls: Vec<Option<Arc<ServerConfig>>>,
 }
 
-/// Checks that bodies can be written to their folder.
+/// Prepares this text as a configuration.
 ///
 /// # Errors
-/// The option, the folder, and advice.
-pub fn check_body_folder(configuration: &Configuration) -> Result<(), String> {
+/// The reason why it cannot be served: the path of the option, and what to do.
+pub fn prepare(
+    text: &str,
+    certificates: &CertificatePems,
+    tls: &mut TlsConfigs,
+    upstream_tls: &mut UpstreamTlsConfigs,
+    is_replacement: bool,
+) -> Result<PreparedConfiguration, String> {
+    let configuration = Configuration::parse(text).map_err(|error| error.to_string())?;
+    if !is_replacement {
+        check_body_folder(&configuration)?;
+    }
+    Ok(PreparedConfiguration {
+        error_pages: load_error_pages(&configuration, is_replacement)?,
+        user_files: read_user_files(&configuration, is_replacement)?,
+        upstream_tls: upstream_tls.update(&configuration, certificates, is_replacement)?,
+        tls: tls.update(&configuration, certificates)?,
+        configuration,
+    })
+}
+
+/// Checks that bodies can be written to their folder.
+fn check_body_folder(configuration: &Configuration) -> Result<(), String> {
     const OPTION: &str = "settings/http/body_temp_path";
     let Some(folder) = configuration.settings.http.body_temp_path.clone() else { return Ok(()) };
     within_deadline(OPTION, move || {
@@ -40,10 +62,7 @@ pub fn check_body_folder(configuration: &Configuration) -> Result<(), String> {
 }
 
 /// Loads the pages of errors.
-///
-/// # Errors
-/// The option, and why its file cannot be used.
-pub fn load_error_pages(configuration: &Configuration, is_replacement: bool) -> Result<LoadedErrorPages, String> {
+fn load_error_pages(configuration: &Configuration, is_replacement: bool) -> Result<LoadedErrorPages, String> {
     let pages = configuration.settings.http.error_pages.clone();
     match within_deadline("settings/http/error_pages", move || LoadedErrorPages::load(&pages)) {
         Err(reason) if is_replacement => {
@@ -55,15 +74,14 @@ pub fn load_error_pages(configuration: &Configuration, is_replacement: bool) -> 
 }
 
 /// Reads the files with users.
-///
-/// # Errors
-/// The file, and why it cannot be used.
-pub fn read_user_files(configuration: &Configuration, is_replacement: bool) -> Result<UserFiles, String> {
+fn read_user_files(configuration: &Configuration, is_replacement: bool) -> Result<UserFiles, String> {
     let user_files = UserFiles::of(configuration);
     let files = user_files.clone();
     match within_deadline("basic_auth/user_file", move || files.read()) {
         Err(reason) if is_replacement => {
-            tracing::error!("{reason}; requests with a password are answered 500 until then");
+            tracing::error!(
+                "{reason}; requests with a password are answered 500 until the router's user can read the file"
+            );
         }
         read => read?,
     }

@@ -17,12 +17,11 @@ use crate::net::load::Load;
 use crate::net::tls::{CertificatePems, TlsConfigs, challenges};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::generations::Generations;
-use crate::process::prepared::{PreparedConfiguration, check_body_folder, load_error_pages, read_user_files};
+use crate::process::prepared::{PreparedConfiguration, prepare};
 use crate::process::thread::{self, Setup};
 use crate::report::{AbortOnPanic, SupervisorLink, inject, write_last_lines};
 use crate::request::record::application_log::ApplicationLog;
 use howdah_channel::{Counters, RouterEnd};
-use howdah_config::Configuration;
 use howdah_protocol::child::inherited::CONTROL_FD;
 use howdah_protocol::child::inherited::take_inherited;
 use howdah_protocol::child::parent_death::die_with_supervisor;
@@ -270,7 +269,9 @@ impl RouterProcess {
         let access_log = if new.access_log { Some(Arc::new(File::from(next(&mut descriptors)?))) } else { None };
         let version = new.version;
         inject("configuration", &format!("configuration {version}"));
-        let prepared = match self.prepare(&text, &certificates) {
+        let is_replacement = !self.has_configuration;
+        let (tls, upstream_tls) = (&mut self.tls, &mut self.upstream_tls);
+        let prepared = match prepare(&text, &certificates, tls, upstream_tls, is_replacement) {
             Ok(prepared) => prepared,
             Err(reason) => {
                 self.supervisor.send(&FromRouter::Rejected { version, reason });
@@ -322,28 +323,7 @@ impl RouterProcess {
             let _ = commands.send(ThreadCommand::Configure(reconfiguration.clone()));
         }
         self.generations.configured(&new.generations);
-        for generation in self.generations.fastcgi.used() {
-            let is_named = new.generations.values().any(|named| *named == generation.id);
-            let is_arriving = || self.generations.fastcgi.arriving().any(|arriving| arriving.id == generation.id);
-            generation.set_current(is_named || is_arriving());
-        }
         Ok(())
-    }
-
-    /// Checks a configuration, and loads its files. Returns the reason why it cannot be served.
-    fn prepare(&mut self, text: &str, certificates: &CertificatePems) -> Result<PreparedConfiguration, String> {
-        let is_replacement = !self.has_configuration;
-        let configuration = Configuration::parse(text).map_err(|error| error.to_string())?;
-        if !is_replacement {
-            check_body_folder(&configuration)?;
-        }
-        Ok(PreparedConfiguration {
-            error_pages: load_error_pages(&configuration, is_replacement)?,
-            user_files: read_user_files(&configuration, is_replacement)?,
-            upstream_tls: self.upstream_tls.update(&configuration, certificates, is_replacement)?,
-            tls: self.tls.update(&configuration, certificates)?,
-            configuration,
-        })
     }
 
     /// Passes the listeners' settings with other certificates on to the threads. Connections keep theirs.

@@ -328,12 +328,13 @@ async fn serve_http3(
         let view = thread.dispatcher.views.of_listener(listener);
         let is_draining = thread.is_draining(listener) || !thread.quic_listeners.borrow().contains_key(&listener);
         let http = &view.configuration().settings.http;
-        Rc::new(QuicClock::new(Arc::clone(thread.load()), listener, is_draining, http))
+        // Without a completion to wait for, the handshake is complete.
+        let is_confirmed = completion.is_none();
+        Rc::new(QuicClock::new(Arc::clone(thread.load()), listener, is_draining, is_confirmed, http))
     };
     match completion {
         None => count(Scalar::Tls13),
         Some(completion) => {
-            clock.expect_early_data();
             let clock = Rc::clone(&clock);
             spawn_local(async move {
                 match completion.complete().await {

@@ -39,7 +39,7 @@ pub fn restart(name: &str, request: ControlRequest, control: &mut Control, now: 
         return request.answer(no_such_application(name));
     }
     if active.configuration.drained.contains(name) {
-        let detail = format!("the application {name:?} drains; set its option \"drain\" to false");
+        let detail = format!("the application {name:?} drains; end that with `howdah drain {name} --end`");
         return request.answer(Refusal::new(409, answer::text::NOT_RESTARTED, detail));
     }
     let (document, configuration) = (active.document.clone(), active.configuration.clone());

@@ -16,7 +16,7 @@ pub struct ActiveConfiguration {
     pub configuration: Configuration,
     /// The generation of each application that starts and does not drain.
     pub generations: BTreeMap<String, u64>,
-    /// Why each application that does not start does not, in one line.
+    /// Why each application that does not start fails, in one line.
     pub failures: BTreeMap<String, String>,
     /// The listening sockets, in the order of the configuration.
     pub listeners: Vec<u64>,

@@ -255,7 +255,7 @@ impl Control {
             deploys.on_ended(ended, changes, runtime, now);
         }
         if matches!(runtime.stage, Stage::Serving) {
-            if let Some((message, descriptors)) = runtime.acme.take_new_answers() {
+            if let Some((message, descriptors)) = runtime.acme.answers().take_new() {
                 runtime.router.send(message, descriptors);
             }
             if let Some((message, descriptors)) = runtime.acme.take_new_on_demand(&runtime.certificates) {

@@ -45,7 +45,7 @@ impl Runtime {
     pub fn start_router(&mut self, active: &ActiveConfiguration, now: Instant) -> io::Result<()> {
         self.router.add_names(names(&active.configuration));
         let mut hand_over = self.hand_over(Known::default(), active)?;
-        hand_over.messages.extend(self.acme.answers_for_new_router());
+        hand_over.messages.extend(self.acme.answers().for_new_router());
         hand_over.messages.extend(self.acme.on_demand_for_new_router(&self.certificates));
         self.router.start(hand_over, now)
     }

@@ -1,5 +1,5 @@
 //! The requests of a generation that gives each of them something of its own, such as a worker or a place for a connection:
-//! those that wait in its line, and those that have it.
+//! the requests that wait in its line, and the requests that have it.
 //!
 //! A request that is dropped while it waits leaves the line. If it had its turn meanwhile, the next request gets that.
 

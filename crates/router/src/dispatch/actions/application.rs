@@ -72,12 +72,7 @@ pub fn fastcgi_application<'v>(
     name: &str,
 ) -> Option<Result<(&'v Arc<FastCgiGeneration>, &'v FastCgiApplication), Failure>> {
     let application = view.configuration().applications.get(name).and_then(Application::as_fastcgi)?;
-    let generation = view.fastcgi_generation(name);
-    let generation = generation.ok_or_else(|| without_generation(view, name));
-    Some(generation.map(|generation| {
-        LogContext::set_application(LoggedApplication::new(name.to_owned(), None));
-        (generation, application)
-    }))
+    Some(generation_of(view, name, view.fastcgi_generation(name)).map(|generation| (generation, application)))
 }
 
 /// Has a FastCGI server run the script of a request, and returns the response.
@@ -152,12 +147,8 @@ async fn find(files: &ScriptFiles, target: &TargetPaths, subject: &Subject<'_>) 
 /// 503 if it drains or does not start.
 pub fn http_target<'v>(view: &'v View, name: &str) -> Option<Result<ProxyTarget<'v>, Failure>> {
     let application = view.configuration().applications.get(name).and_then(Application::as_http)?;
-    let generation = view.http_generation(name);
-    let generation = generation.ok_or_else(|| without_generation(view, name));
-    Some(generation.map(|generation| {
-        LogContext::set_application(LoggedApplication::new(name.to_owned(), None));
-        ProxyTarget::Application(generation, &application.proxy)
-    }))
+    let generation = generation_of(view, name, view.http_generation(name));
+    Some(generation.map(|generation| ProxyTarget::Application(generation, &application.proxy)))
 }
 
 /// The generation of the RoadRunner application with this name, and its options; `None` if it is of another
@@ -170,12 +161,14 @@ pub fn roadrunner_application<'v>(
     name: &str,
 ) -> Option<Result<(&'v Arc<RoadRunnerGeneration>, &'v RoadRunnerApplication), Failure>> {
     let application = view.configuration().applications.get(name).and_then(Application::as_roadrunner)?;
-    let generation = view.roadrunner_generation(name);
-    let generation = generation.ok_or_else(|| without_generation(view, name));
-    Some(generation.map(|generation| {
-        LogContext::set_application(LoggedApplication::new(name.to_owned(), None));
-        (generation, application)
-    }))
+    Some(generation_of(view, name, view.roadrunner_generation(name)).map(|generation| (generation, application)))
+}
+
+/// The generation of an application that the request's log lines name from now on.
+fn generation_of<'v, G>(view: &View, name: &str, generation: Option<&'v Arc<G>>) -> Result<&'v Arc<G>, Failure> {
+    let generation = generation.ok_or_else(|| without_generation(view, name))?;
+    LogContext::set_application(LoggedApplication::new(name.to_owned(), None));
+    Ok(generation)
 }
 
 /// The application drains, or it does not start: then the supervisor tries again to start it.

@@ -36,7 +36,8 @@ pub struct Certificates {
     unstored: Unstored,
 }
 
-/// Things that could not be stored, because the disk was full, for instance. It is used, and tried again.
+/// Certificates and accounts that could not be stored, because the disk was full, for instance. They are used, and storing
+/// is tried again.
 #[derive(Debug, Default)]
 struct Unstored {
     /// Domains of issued certificates.

@@ -5,7 +5,8 @@
 //! stay watched. An application has at most [`MAX_FOLDERS`] watches: its user must not take those of all other programs of
 //! root by making folders. Writes of another machine to a network file system are not noticed.
 //!
-//! A file that was written after the generation was made, and before it was watched, is reported like an edit.
+//! A file that was written after the generation was made, and before it was watched, is reported like an edit, also if the
+//! application itself wrote it while it booted.
 //!
 //! A watch belongs to a folder, not to its path. If another folder takes the path of a watched one, that is reported
 //! like an edit, and the new folder is watched.
@@ -33,6 +34,8 @@ const MAX_DELAY: Duration = Duration::from_secs(10);
 const FOLDER_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// The time between two checks for orders.
 const ORDER_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// How much the time of a file may be behind the clock: the kernel's tick.
+const FILE_TIME_DELAY: Duration = Duration::from_millis(10);
 /// The folder of a project is at most this number of levels above the root. Its composer.json shows it.
 const PROJECT_LEVELS: usize = 3;
 /// The number of files that a report names.
@@ -166,7 +169,9 @@ impl Watching {
             written: None,
             exhausted: false,
         };
-        let made = SystemTime::now().checked_sub(watching.watched.made.elapsed()).unwrap_or(SystemTime::UNIX_EPOCH);
+        let made = SystemTime::now()
+            .checked_sub(watching.watched.made.elapsed() + FILE_TIME_DELAY)
+            .unwrap_or(SystemTime::UNIX_EPOCH);
         for folder in tops {
             for file in watching.add(&folder, &folder, |file| is_newer(file, made)) {
                 watching.record_write(file);

@@ -170,6 +170,10 @@ impl ManagedDomain {
         let after = failure.retry_after_seconds.map(Duration::from_secs);
         let pause = at_least(divided_for_acme(pause_after(self.failed_rounds, chance())), after);
         self.not_before = Some(now + pause);
+        if self.is_on_demand() && self.has_certificate() {
+            // The program may refuse it by now.
+            self.permission = Permission::Needed;
+        }
         pause
     }
 
@@ -206,4 +210,31 @@ fn challenge_named(name: &str) -> Option<AcmeChallenge> {
 /// A random number between 0 and 1.
 fn chance() -> f64 {
     (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use howdah_config::Configuration;
+    use howdah_protocol::messages::acme::FailureCause;
+
+    #[test]
+    fn the_program_is_asked_again_after_a_round_of_renewals_that_failed() {
+        let acme = r#"{"on_demand": {"ask": "http://127.0.0.1:1/"}}"#;
+        let text =
+            format!(r#"{{"routes": [], "listeners": {{"*:1": {{"pass": "routes", "tls": {{"acme": {acme}}}}}}}}}"#);
+        let configuration = Configuration::parse(&text).unwrap();
+        let tls = configuration.listeners[0].tls.as_ref();
+        let issuance = tls.and_then(|tls| tls.acme.as_ref()).unwrap().issuance.clone();
+        let (mut domain, now) = (ManagedDomain::on_demand(issuance, None, Instant::now()), Instant::now());
+        let failure = OrderFailure { cause: FailureCause::Challenge, reason: String::new(), retry_after_seconds: None };
+        let fail = |domain: &mut ManagedDomain| while domain.on_failure(&failure, now).is_zero() {};
+        fail(&mut domain);
+        assert_eq!(domain.permission, Permission::Given, "no certificate yet: the permission still counts");
+        let time = seconds_since_1970();
+        domain.on_success(Validity { since: time, until: time + 1000 }, now);
+        domain.permission = Permission::Given;
+        fail(&mut domain);
+        assert_eq!(domain.permission, Permission::Needed);
+    }
 }

@@ -3,32 +3,33 @@
 //! The supervisor decides, stores and passes on; [`process`] talks to the authorities. Each [`domain`] has one certificate
 //! for all listeners. Until the first one is issued, the router has a temporary one. A failure is logged with its remedy,
 //! and the next attempt follows after a pause; what serves goes on with what it has. Clients may ask for further names:
-//! [`names`] passes them on, [`on_demand`] decides which of them are asked for.
+//! [`names`] passes them on, [`on_demand`] decides which of them are asked for. The router gives the [`answers`] to the
+//! authorities' challenges; [`status`] is for `GET /status`.
 
+mod answers;
 mod domain;
 mod names;
 mod on_demand;
 mod process;
+mod status;
 
-use crate::os::files::memory_file::memory_file;
+pub use status::DomainStatus;
+
 use crate::os::identity::UserAccount;
 use crate::policy::renewal;
 use crate::store::certificates::{CertificateOrigin, Certificates, IssuedCertificate, StoredAccount, time_text};
+use answers::Answers;
 use domain::{ManagedDomain, Permission, seconds_since_1970};
 use howdah_config::{AcmeAuthority, AcmeChallenge, AcmeKey, Configuration};
 use howdah_protocol::messages::acme::{
-    CertificateOrder, ChallengeAnswer, ChallengeAnswers, FailureCause, FromAcme, OrderAuthority, OrderChallenge,
-    OrderFailure, OrderKey, Secret, ToAcme, WindowQuestion,
+    CertificateOrder, FailureCause, FromAcme, OrderAuthority, OrderChallenge, OrderFailure, OrderKey, Secret, ToAcme,
+    WindowQuestion,
 };
-use howdah_protocol::messages::router::ToRouter;
 use howdah_protocol::test_time::divided_for_acme;
 use on_demand::OnDemandNames;
 use process::AcmeProcess;
 use rustix::process::Pid;
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -44,15 +45,8 @@ pub struct AcmeControl {
     next_number: u64,
     accounts: Vec<StoredAccount>,
     /// The answers to the challenges of orders under way.
-    answers: BTreeMap<u64, ChallengeAnswer>,
-    /// The number of the set of answers.
-    answers_version: u64,
-    has_new_answers: bool,
-    /// The orders whose challenges the router does not answer yet, with the number of the set.
-    unanswered: Vec<(u64, u64)>,
+    answers: Answers,
     has_new_certificates: bool,
-    /// The questions that the process did not answer before its end.
-    lost_questions: Vec<u64>,
     /// The names that clients have asked for.
     on_demand: OnDemandNames,
     /// When to try again to store what could not be stored.
@@ -63,38 +57,7 @@ pub struct AcmeControl {
     last_look: (Instant, i64),
 }
 
-/// A domain in the status.
-#[derive(Debug, Serialize)]
-pub struct DomainStatus {
-    state: DomainState,
-    /// When its certificate expires.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires: Option<String>,
-    /// When it is renewed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    renewal: Option<String>,
-    /// The directory of the authority that has issued it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    authority: Option<String>,
-    /// Seconds until the next attempt, after a failure.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next_attempt: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_error: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum DomainState {
-    /// Its certificate is valid.
-    Valid,
-    /// It has none yet: clients get a temporary one.
-    Temporary,
-    /// Its certificate has expired.
-    Expired,
-}
-
-/// More orders than this wait.
+/// The most orders at a time; the others wait.
 const ORDERS_AT_ONCE: usize = 8;
 /// The same for names on demand, so that strangers do not delay the configured names.
 const ORDERS_ON_DEMAND_AT_ONCE: usize = 4;
@@ -121,12 +84,8 @@ impl AcmeControl {
             idle_since: None,
             next_number: 1,
             accounts,
-            answers: BTreeMap::new(),
-            answers_version: 0,
-            has_new_answers: false,
-            unanswered: Vec::new(),
+            answers: Answers::default(),
             has_new_certificates: false,
-            lost_questions: Vec::new(),
             on_demand: OnDemandNames::new(),
             store_at: None,
             has_warned_of_clock: false,
@@ -137,6 +96,7 @@ impl AcmeControl {
     /// Takes over the domains of a configuration that is active now.
     pub fn update(&mut self, configuration: &Configuration, certificates: &Certificates, now: Instant) {
         let listeners = configuration.listeners.iter().filter_map(|listener| listener.tls.as_ref()?.acme.as_ref());
+        let former_names: BTreeSet<String> = self.names_on_demand().map(str::to_owned).collect();
         let mut former = std::mem::take(&mut self.domains);
         for acme in listeners {
             for name in &acme.domains {
@@ -157,46 +117,34 @@ impl AcmeControl {
                 self.domains.insert(name.clone(), domain);
             }
         }
-        self.on_demand.update(configuration);
+        let asks_another = self.on_demand.update(configuration);
         if let Some((on_demand, issuance)) = self.on_demand.settings() {
             let asked_for = former.iter().filter(|(_, domain)| domain.is_on_demand()).map(|(name, _)| name.clone());
             let stored = certificates.issued_on_demand().map(str::to_owned);
             let names: BTreeSet<String> = asked_for.chain(stored).collect();
+            let names: Vec<_> = names.into_iter().filter(|name| !self.domains.contains_key(name)).collect();
             for name in names.into_iter().take(on_demand.names as usize) {
-                if self.domains.contains_key(&name) {
-                    continue;
-                }
                 let certificate = certificates.issued(&name);
                 let known = former.remove(&name).filter(|known| known.is_on_demand() && known.issuance == *issuance);
-                let domain = known.unwrap_or_else(|| ManagedDomain::on_demand(issuance.clone(), certificate, now));
+                let mut domain = known.unwrap_or_else(|| ManagedDomain::on_demand(issuance.clone(), certificate, now));
+                if asks_another && domain.permission == Permission::Asked {
+                    domain.permission = Permission::Needed;
+                }
                 self.domains.insert(name, domain);
             }
         }
+        if !self.names_on_demand().eq(former_names.iter().map(String::as_str)) {
+            self.on_demand.replace_all();
+        }
         // The process goes on with orders that no domain waits for; their results are ignored.
         let ended = former.into_values().filter_map(|domain| domain.order).map(|(order, _)| order);
-        ended.for_each(|order| self.forget_answer(order));
+        ended.for_each(|order| self.answers.forget(order));
     }
 
     /// The status of each domain.
     pub fn status(&self, certificates: &Certificates, now: Instant) -> BTreeMap<String, DomainStatus> {
         let status = |(name, domain): (&String, &ManagedDomain)| {
-            let certificate = certificates.issued(name);
-            let expires = certificate.map(|certificate| certificate.validity().until);
-            let state = match expires {
-                None => DomainState::Temporary,
-                Some(until) if until < domain.time(now) => DomainState::Expired,
-                Some(_) => DomainState::Valid,
-            };
-            let has_failed = domain.last_failure.is_some() && domain.order.is_none();
-            let status = DomainStatus {
-                state,
-                expires: expires.map(time_text),
-                renewal: domain.renewal_time(certificate).map(time_text),
-                authority: certificate.map(|certificate| certificate.origin.directory.clone()),
-                next_attempt: has_failed.then(|| domain.pause(certificate, now).as_secs()),
-                last_error: domain.last_failure.clone(),
-            };
-            (name.clone(), status)
+            (name.clone(), DomainStatus::of(domain, certificates.issued(name), now))
         };
         self.domains.iter().map(status).collect()
     }
@@ -221,8 +169,7 @@ impl AcmeControl {
                 attempt.into_iter().chain(domain.ask_at()).min()
             }
         };
-        let lost = (!self.lost_questions.is_empty()).then_some(now);
-        let idle = self.idle_since.map(|since| since + KEPT_IDLE).into_iter().chain(lost);
+        let idle = self.idle_since.map(|since| since + KEPT_IDLE);
         self.domains
             .iter()
             .filter_map(of_domain)
@@ -244,9 +191,8 @@ impl AcmeControl {
             tracing::error!("the process that obtains certificates does not answer; killing it");
             self.on_process_end("did not answer in time", now);
         }
-        let lost = std::mem::take(&mut self.lost_questions);
-        for question in lost.into_iter().chain(self.on_demand.questions_without_answer(Some(now))) {
-            self.on_name_answer(question, Err("it did not answer in time".to_owned()), certificates, now);
+        for question in self.on_demand.questions_without_answer(Some(now)) {
+            self.on_no_answer(question, "it did not answer in time", now);
         }
         let mut room = ORDERS_AT_ONCE.saturating_sub(self.orders());
         let mut room_on_demand = ORDERS_ON_DEMAND_AT_ONCE.saturating_sub(self.orders_on_demand());
@@ -392,7 +338,9 @@ impl AcmeControl {
         if let Some(process) = self.process.take() {
             process.kill();
         }
-        self.lost_questions.extend(self.on_demand.questions_without_answer(None));
+        for question in self.on_demand.questions_without_answer(None) {
+            self.on_no_answer(question, &format!("the process that asks it {end}; see howdah's log"), now);
+        }
         let orders: Vec<_> = self.domains.values().filter_map(|domain| domain.order).collect();
         for (order, _) in orders {
             let reason = format!("the process that obtains certificates {end}; see howdah's log");
@@ -425,14 +373,13 @@ impl AcmeControl {
             Some(FromAcme::Account { directory, key_id, credentials }) => {
                 self.on_account(StoredAccount { directory, key_id, credentials }, certificates, now);
             }
-            Some(FromAcme::NameAnswer { question, answer }) => {
-                self.on_name_answer(question, answer, certificates, now);
+            Some(FromAcme::NameAnswer { question, answer: Ok(is_allowed) }) => {
+                self.on_name_answer(question, is_allowed, certificates, now);
             }
+            Some(FromAcme::NameAnswer { question, answer: Err(reason) }) => self.on_no_answer(question, &reason, now),
             Some(FromAcme::Challenge { order, answer }) => {
                 if self.domain_of(order).is_some() {
-                    self.answers.insert(order, answer);
-                    self.change_answers();
-                    self.unanswered.push((order, self.answers_version));
+                    self.answers.add(order, answer);
                 }
             }
             Some(FromAcme::Obtained { order, pem }) => self.on_obtained(order, &pem.0, certificates, now),
@@ -459,7 +406,7 @@ impl AcmeControl {
     }
 
     fn on_obtained(&mut self, order: u64, pem: &str, certificates: &mut Certificates, now: Instant) {
-        self.forget_answer(order);
+        self.answers.forget(order);
         let Some((name, domain)) = self.domain_of(order) else { return };
         let name = name.clone();
         let (directory, challenge) = (domain.authority().directory.clone(), domain.challenge());
@@ -506,7 +453,7 @@ impl AcmeControl {
     }
 
     fn on_failure(&mut self, order: u64, failure: &OrderFailure, now: Instant) {
-        self.forget_answer(order);
+        self.answers.forget(order);
         let found = self.domains.iter_mut().find(|(_, domain)| domain.order.is_some_and(|(known, _)| known == order));
         let Some((name, domain)) = found else { return };
         let (directory, challenge) = (domain.authority().directory.clone(), domain.challenge().as_str());
@@ -540,51 +487,18 @@ impl AcmeControl {
         std::mem::take(&mut self.has_new_certificates)
     }
 
-    /// The message that lets the router answer the challenges, if there are others since the last question.
-    pub fn take_new_answers(&mut self) -> Option<(ToRouter, Vec<OwnedFd>)> {
-        std::mem::take(&mut self.has_new_answers).then(|| self.answers().ok()).flatten()
-    }
-
-    /// The message that lets a router answer the challenges; `None` without challenges.
-    pub fn answers_for_new_router(&self) -> Option<(ToRouter, Vec<OwnedFd>)> {
-        if self.answers.is_empty() { None } else { self.answers().ok() }
-    }
-
-    fn answers(&self) -> io::Result<(ToRouter, Vec<OwnedFd>)> {
-        let mut all = ChallengeAnswers::default();
-        for answer in self.answers.values().cloned() {
-            match answer {
-                ChallengeAnswer::Http(token, body) => drop(all.http.insert(token, body)),
-                ChallengeAnswer::TlsAlpn(domain, pem) => drop(all.tls_alpn.insert(domain, pem)),
-            }
-        }
-        let text = serde_json::to_vec(&all)?;
-        Ok((ToRouter::AnswerChallenges { version: self.answers_version }, vec![memory_file(&text)?]))
+    /// The answers to challenges, for the router.
+    pub fn answers(&mut self) -> &mut Answers {
+        &mut self.answers
     }
 
     /// The router answers the challenges of this set.
     pub fn on_answered(&mut self, version: u64) {
-        let (answered, unanswered) =
-            std::mem::take(&mut self.unanswered).into_iter().partition(|(_, of)| *of <= version);
-        self.unanswered = unanswered;
-        let answered: Vec<(u64, u64)> = answered;
-        for (order, _) in answered {
+        for order in self.answers.on_answered(version) {
             if let Some(process) = &mut self.process {
                 process.send(ToAcme::ChallengeIsAnswered { order });
             }
         }
-    }
-
-    fn forget_answer(&mut self, order: u64) {
-        self.unanswered.retain(|(known, _)| *known != order);
-        if self.answers.remove(&order).is_some() {
-            self.change_answers();
-        }
-    }
-
-    fn change_answers(&mut self) {
-        self.answers_version += 1;
-        self.has_new_answers = true;
     }
 }
 

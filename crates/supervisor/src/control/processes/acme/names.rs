@@ -15,10 +15,10 @@ use std::time::Instant;
 impl AcmeControl {
     /// A client asks for a name without a certificate.
     pub fn on_unknown_name(&mut self, name: String, now: Instant) {
-        let names = self.domains.values().filter(|domain| domain.is_on_demand()).count();
         if self.domains.contains_key(&name) || self.on_demand.is_asked(&name) {
             return;
         }
+        let names = self.names_on_demand().count();
         if self.on_demand.is_worth_asking(&name, names, now) {
             self.ask_for_name(name, now);
         } else {
@@ -38,25 +38,24 @@ impl AcmeControl {
         self.send(ToAcme::AskForName(NameQuestion { question, url, name }), now);
     }
 
-    /// The operator's program has answered, or not.
+    /// The operator's program has answered.
     pub(super) fn on_name_answer(
         &mut self,
         question: u64,
-        answer: Result<bool, String>,
+        is_allowed: bool,
         certificates: &mut Certificates,
         now: Instant,
     ) {
         let Some(name) = self.on_demand.take_question(question) else { return };
         // Another configuration may have come meanwhile.
         let Some((on_demand, issuance)) = self.on_demand.settings() else { return };
-        let (url, names) = (on_demand.ask.clone(), on_demand.names as usize);
-        let issuance = issuance.clone();
-        let on_demand = self.domains.values().filter(|domain| domain.is_on_demand()).count();
-        match (answer, self.domains.get_mut(&name)) {
+        let (url, most_names, issuance) = (on_demand.ask.clone(), on_demand.names as usize, issuance.clone());
+        let has_room = self.names_on_demand().count() < most_names;
+        match (is_allowed, self.domains.get_mut(&name)) {
             (_, Some(domain)) if !domain.is_on_demand() => {}
-            (Ok(true), Some(domain)) => domain.permission = Permission::Given,
-            (Ok(true), None) => {
-                if on_demand >= names {
+            (true, Some(domain)) => domain.permission = Permission::Given,
+            (true, None) => {
+                if !has_room {
                     self.on_demand.on_refusal(&name, now);
                 } else if self.on_demand.admits(&name, now) {
                     tracing::info!("{url} allows a certificate of {name}, which a client asks for");
@@ -68,7 +67,7 @@ impl AcmeControl {
                     self.domains.insert(name, ManagedDomain::on_demand(issuance, certificate, now));
                 }
             }
-            (Ok(false), Some(_)) => {
+            (false, Some(_)) => {
                 tracing::info!("{url} does not allow {name} any more; its certificate is removed");
                 self.domains.remove(&name);
                 if let Err(problem) = certificates.remove_issued(&name) {
@@ -77,34 +76,51 @@ impl AcmeControl {
                 self.on_demand.replace_all();
                 self.on_demand.on_refusal(&name, now);
             }
-            (Ok(false), None) => {
+            (false, None) => {
                 tracing::debug!("{url} does not allow {name}");
                 self.on_demand.on_refusal(&name, now);
-            }
-            (Err(reason), domain) => {
-                if let Some(domain) = domain {
-                    domain.on_no_permission(NO_ANSWER, now);
-                }
-                self.on_demand.on_no_answer(&name, now);
-                if self.on_demand.complains(Complaint::Program, now) {
-                    tracing::error!(
-                        "{url} does not answer whether {name} may get a certificate: {reason}; asking again later"
-                    );
-                }
             }
         }
     }
 
+    /// The operator's program has not answered, for this reason.
+    pub(super) fn on_no_answer(&mut self, question: u64, reason: &str, now: Instant) {
+        let Some(name) = self.on_demand.take_question(question) else { return };
+        if let Some(domain) = self.domains.get_mut(&name).filter(|domain| domain.is_on_demand()) {
+            domain.on_no_permission(NO_ANSWER, now);
+        }
+        self.on_demand.on_no_answer(&name, now);
+        let is_due = self.on_demand.complains(Complaint::Program, now);
+        if let Some((on_demand, _)) = self.on_demand.settings().filter(|_| is_due) {
+            tracing::error!(
+                "{} does not answer whether {name} may get a certificate: {reason}; asking again later",
+                on_demand.ask
+            );
+        }
+    }
+
+    /// The names on demand that have a certificate, or are to get one.
+    pub(super) fn names_on_demand(&self) -> impl Iterator<Item = &str> {
+        self.domains.iter().filter(|(_, domain)| domain.is_on_demand()).map(|(name, _)| name.as_str())
+    }
+
     /// The message with the certificates on demand that the router does not have, if there are some.
     pub fn take_new_on_demand(&mut self, certificates: &Certificates) -> Option<(ToRouter, Vec<OwnedFd>)> {
-        match self.on_demand.take_new() {
+        let message = match self.on_demand.take_new() {
             None => self.on_demand_certificates(certificates),
-            Some(new) if new.is_empty() => None,
-            Some(new) => {
-                let text = certificates.issued_for_router(new.iter().map(String::as_str));
-                Some((ToRouter::OnDemandCertificates { all: false }, vec![memory_file(text.as_bytes()).ok()?]))
+            Some(new) if new.is_empty() => return None,
+            Some(new) => certificates_message(false, &certificates.issued_for_router(new.iter().map(String::as_str))),
+        };
+        if message.is_none() {
+            // At the next event, there may be memory.
+            self.on_demand.replace_all();
+            if self.on_demand.complains(Complaint::Memory, Instant::now()) {
+                tracing::error!(
+                    "there is no memory to pass the certificates of names on demand to the router; trying again"
+                );
             }
         }
+        message
     }
 
     /// The message with all certificates on demand, for a new router; `None` without settings.
@@ -113,8 +129,11 @@ impl AcmeControl {
     }
 
     fn on_demand_certificates(&self, certificates: &Certificates) -> Option<(ToRouter, Vec<OwnedFd>)> {
-        let names = self.domains.iter().filter(|(_, domain)| domain.is_on_demand()).map(|(name, _)| name.as_str());
-        let text = certificates.issued_for_router(names);
-        Some((ToRouter::OnDemandCertificates { all: true }, vec![memory_file(text.as_bytes()).ok()?]))
+        certificates_message(true, &certificates.issued_for_router(self.names_on_demand()))
     }
+}
+
+/// The message with certificates: `all`, or only new ones. `None` without memory for it.
+fn certificates_message(all: bool, text: &str) -> Option<(ToRouter, Vec<OwnedFd>)> {
+    Some((ToRouter::OnDemandCertificates { all }, vec![memory_file(text.as_bytes()).ok()?]))
 }

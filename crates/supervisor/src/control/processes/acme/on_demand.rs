@@ -36,6 +36,8 @@ pub enum Complaint {
     Rate,
     /// The program has not answered.
     Program,
+    /// There is no memory for the router's certificates.
+    Memory,
 }
 
 const QUESTIONS_AT_ONCE: usize = 16;
@@ -71,15 +73,19 @@ impl OnDemandNames {
         }
     }
 
-    /// Takes over the settings of a configuration: all its listeners have the same ones.
-    pub fn update(&mut self, configuration: &Configuration) {
+    /// Takes over the settings of a configuration: all its listeners have the same ones. Returns whether they are others: what
+    /// the program of the former ones answers does not count any more.
+    pub fn update(&mut self, configuration: &Configuration) -> bool {
         let mut listeners = configuration.listeners.iter().filter_map(|listener| listener.tls.as_ref()?.acme.as_ref());
         let settings = listeners.find_map(|acme| Some((acme.on_demand.clone()?, acme.issuance.clone())));
-        if settings != self.settings {
-            self.refused.clear();
+        if settings == self.settings {
+            return false;
         }
-        self.needs_all |= self.settings.is_some() || settings.is_some();
+        self.refused.clear();
+        self.rejected.extend(std::mem::take(&mut self.questions).into_values().map(|(name, _)| name));
+        self.needs_all = true;
         self.settings = settings;
+        true
     }
 
     /// How the certificates are obtained; `None` if no names are allowed.
@@ -218,7 +224,7 @@ impl OnDemandNames {
         self.new.insert(name.to_owned());
     }
 
-    /// The router must get all certificates again: one was removed.
+    /// The router must get all certificates again: one was removed, or the router did not get new ones.
     pub fn replace_all(&mut self) {
         self.needs_all = true;
     }
@@ -234,13 +240,29 @@ impl OnDemandNames {
 mod tests {
     use super::*;
 
-    fn names(limit: u32) -> OnDemandNames {
-        let acme = format!(r#"{{"on_demand": {{"ask": "http://127.0.0.1:1/", "names": {limit}}}}}"#);
+    fn configuration(ask: &str, limit: u32) -> Configuration {
+        let acme = format!(r#"{{"on_demand": {{"ask": "{ask}", "names": {limit}}}}}"#);
         let text =
             format!(r#"{{"routes": [], "listeners": {{"*:1": {{"pass": "routes", "tls": {{"acme": {acme}}}}}}}}}"#);
+        Configuration::parse(&text).unwrap()
+    }
+
+    fn names(limit: u32) -> OnDemandNames {
         let mut names = OnDemandNames::new();
-        names.update(&Configuration::parse(&text).unwrap());
+        assert!(names.update(&configuration("http://127.0.0.1:1/", limit)));
         names
+    }
+
+    #[test]
+    fn an_answer_of_a_former_program_does_not_count() {
+        let (mut names, now) = (names(10), Instant::now());
+        assert_eq!(names.take_new(), None, "all of the new settings");
+        names.on_question(1, "shop.example", now);
+        assert!(!names.update(&configuration("http://127.0.0.1:1/", 10)));
+        assert!(names.is_asked("shop.example") && names.take_new() == Some(BTreeSet::new()));
+        assert!(names.update(&configuration("http://127.0.0.1:2/", 10)));
+        assert_eq!((names.take_question(1), names.take_rejected()), (None, vec!["shop.example".to_owned()]));
+        assert_eq!(names.take_new(), None);
     }
 
     #[test]
