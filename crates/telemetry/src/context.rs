@@ -1,5 +1,6 @@
 //! The trace that a request belongs to: `traceparent` of W3C Trace Context, and whether the request is recorded.
 
+use data_encoding::HEXLOWER;
 use std::fmt::{self, Display, Formatter};
 
 /// A valid `traceparent`.
@@ -18,6 +19,8 @@ pub struct TraceParent {
 pub struct SamplingRatio(f64);
 
 const SAMPLED: u8 = 1;
+/// The length of a `traceparent` of version 00.
+const HEADER_BYTES: usize = 55;
 
 // === impl TraceParent ===
 
@@ -35,12 +38,25 @@ impl TraceParent {
         let flags = u8::from_str_radix(flags, 16).ok()?;
         Some(TraceParent { trace, parent, is_sampled: flags & SAMPLED != 0 })
     }
+
+    /// The id of the trace, as logs have it.
+    pub fn trace_id(&self) -> String {
+        HEXLOWER.encode(&self.trace.to_be_bytes())
+    }
+
+    /// The value of a header: ASCII characters.
+    pub fn header(&self) -> [u8; HEADER_BYTES] {
+        let mut header = *b"00-TTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT-PPPPPPPPPPPPPPPP-FF";
+        HEXLOWER.encode_mut(&self.trace.to_be_bytes(), &mut header[3..35]);
+        HEXLOWER.encode_mut(&self.parent.to_be_bytes(), &mut header[36..52]);
+        HEXLOWER.encode_mut(&[if self.is_sampled { SAMPLED } else { 0 }], &mut header[53..]);
+        header
+    }
 }
 
 impl Display for TraceParent {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let flags = if self.is_sampled { SAMPLED } else { 0 };
-        write!(f, "00-{:032x}-{:016x}-{flags:02x}", self.trace, self.parent)
+        f.write_str(std::str::from_utf8(&self.header()).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -101,6 +117,8 @@ mod tests {
         for is_sampled in [true, false] {
             let parent = TraceParent { trace: 1, parent: 0xab, is_sampled };
             assert_eq!(TraceParent::parse(&parent.to_string()), Some(parent));
+            let flags = if is_sampled { "01" } else { "00" };
+            assert_eq!(parent.to_string(), format!("00-{:032x}-{:016x}-{flags}", parent.trace, parent.parent));
         }
     }
 

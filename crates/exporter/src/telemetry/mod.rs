@@ -69,6 +69,9 @@ const READ_BYTES: usize = 64 * 1024;
 /// The first pause after a failure, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(10);
+/// How long the pipe rests after a read with few bytes: it has room for many times more.
+const PIPE_REST: Duration = Duration::from_millis(10);
+const FEW_BYTES: usize = 16 * 1024;
 /// How long the last spans may take.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often the supervisor gets the numbers of spans.
@@ -160,7 +163,11 @@ async fn read(pipe: &Receiver, marker: u64, queues: &Queues) -> io::Result<()> {
                         reporter.warn(signal, &format!("the queue of {} {why}", signal.content()), dropped);
                     }
                 }
-                tokio::task::yield_now().await;
+                match count {
+                    // A wake-up costs more than reading a span.
+                    ..FEW_BYTES => tokio::time::sleep(PIPE_REST).await,
+                    _ => tokio::task::yield_now().await,
+                }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => queues.pipe_has_bytes.set(false),
             Err(error) => return Err(error),

@@ -2,7 +2,7 @@
 
 use crate::backends::script::Script;
 use crate::request::protocol::protocol;
-use crate::request::record::ids::valid_trace_parent;
+use crate::request::record::ids::TRACE_PARENT;
 use crate::request::subject::Subject;
 use crate::request::unsafe_fields::is_safe;
 use howdah_channel::request::{NAMES, RequestHeadWriter, code};
@@ -74,8 +74,8 @@ pub fn write(
     if origin.scheme == Scheme::Https {
         head.known(code::HTTPS, b"on");
     }
-    if let Some(trace_parent) = valid_trace_parent(&parts.headers) {
-        head.named(b"TRACEPARENT", trace_parent.as_bytes());
+    if let (Some(_), Some(value)) = (origin.trace_parent, parts.headers.get(TRACE_PARENT)) {
+        head.named(b"TRACEPARENT", value.as_bytes());
     }
     if let Some(user) = &subject.user {
         head.named(b"REMOTE_USER", user.as_bytes());

@@ -79,6 +79,7 @@ async fn respond(
     let ids = RequestIds::assign(&mut parts.headers, http.request_id.as_ref(), telemetry);
     let mut origin = Origin::of(&peer, view.listener(peer.listener), &parts, clock.since());
     origin.assigned_id = ids.request.clone();
+    origin.trace_parent = ids.trace_parent;
     let refusal = clock.refusal();
     let (host, path, refused) = match refusal.map_or_else(|| target(&parts), |refusal| Err(refusal.into())) {
         Ok((host, path)) => (host, path, None),

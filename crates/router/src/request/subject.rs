@@ -4,11 +4,11 @@ use crate::net::peer::Peer;
 use crate::request::forwarded;
 use crate::request::local_time;
 use crate::request::path::{BadPath, RequestPath};
-use crate::request::record::ids;
 use crate::request::record::log_context::LogContext;
 use crate::request::target;
 use howdah_config as config;
 use howdah_config::{Argument, Listener, RequestView, Scheme, TemplateVariable, Variables};
+use howdah_telemetry::context::TraceParent;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use std::borrow::Cow;
@@ -33,6 +33,8 @@ pub struct Origin {
     id: Cell<Option<u128>>,
     /// The id that the request has in its header, if it was assigned.
     pub assigned_id: Option<HeaderValue>,
+    /// The trace that it belongs to: its `traceparent` is valid.
+    pub trace_parent: Option<TraceParent>,
 }
 
 /// A request, on its way through the router. Arguments are parsed at their first use.
@@ -89,6 +91,7 @@ impl Origin {
             since,
             id: Cell::new(None),
             assigned_id: None,
+            trace_parent: None,
         };
         if let Some(forwarded) = listener.and_then(|listener| listener.forwarded.as_ref()) {
             let named = forwarded::read(forwarded, end_of(&peer.remote_addr, &peer.remote_port), &parts.headers);
@@ -229,7 +232,9 @@ impl Variables for Subject<'_> {
                 Some(id) => out.push_str(id),
                 None => drop(write!(out, "{:032x}", self.origin.id())),
             },
-            TemplateVariable::TraceId => out.push_str(ids::trace_of(&self.parts.headers).unwrap_or_default()),
+            TemplateVariable::TraceId => {
+                out.push_str(&self.origin.trace_parent.map(|trace_parent| trace_parent.trace_id()).unwrap_or_default());
+            }
             TemplateVariable::Application => out.push_str(&LogContext::application_name().unwrap_or_default()),
             TemplateVariable::TimeIso8601 => out.push_str(&local_time::iso8601()),
             TemplateVariable::RequestTime => drop(write!(out, "{:.3}", self.origin.since.elapsed().as_secs_f64())),

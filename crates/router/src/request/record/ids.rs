@@ -17,15 +17,16 @@ use http::header::{HeaderName, HeaderValue};
 pub struct RequestIds {
     /// Its own id, if it has one.
     pub request: Option<HeaderValue>,
-    /// `traceparent`.
-    pub trace_parent: Option<HeaderValue>,
+    /// The value of `traceparent`, if it is valid.
+    pub trace_parent: Option<TraceParent>,
     /// The ids of its spans, if it is recorded.
     pub recorded: Option<TraceIds>,
 }
 
 /// The header of a request's id.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
+/// The header of a trace.
+pub const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The longest id that is kept, in bytes.
 const MAX_BYTES: usize = 128;
 
@@ -46,33 +47,23 @@ impl RequestIds {
             headers.insert(X_REQUEST_ID, id.clone());
             id
         });
-        let recorded = telemetry.and_then(|telemetry| {
-            let ids = TraceIds::assign(trace_parent_of(headers), telemetry);
-            if ids.caller.is_none() {
-                // It belongs to the caller's trace, which is not known.
-                headers.remove(TRACE_STATE);
-            }
-            let value = HeaderValue::from_str(&ids.for_backends().to_string());
-            headers.insert(TRACE_PARENT, value.expect("digits are a header's value"));
-            ids.is_recorded.then_some(ids)
-        });
-        RequestIds { request, trace_parent: the_only(headers, &TRACE_PARENT).cloned(), recorded }
+        let caller = trace_parent_of(headers);
+        let Some(telemetry) = telemetry else { return RequestIds { request, trace_parent: caller, recorded: None } };
+        let ids = TraceIds::assign(caller, telemetry);
+        if ids.caller.is_none() {
+            // It belongs to the caller's trace, which is not known.
+            headers.remove(TRACE_STATE);
+        }
+        let trace_parent = ids.for_backends();
+        let value = HeaderValue::from_bytes(&trace_parent.header());
+        headers.insert(TRACE_PARENT, value.expect("digits are a header's value"));
+        RequestIds { request, trace_parent: Some(trace_parent), recorded: ids.is_recorded.then_some(ids) }
     }
 
     /// The id of the trace.
-    pub fn trace(&self) -> Option<&str> {
-        trace_id(self.trace_parent.as_ref()?.to_str().ok()?)
+    pub fn trace(&self) -> Option<String> {
+        self.trace_parent.map(|trace_parent| trace_parent.trace_id())
     }
-}
-
-/// The id of the trace that these headers name.
-pub fn trace_of(headers: &HeaderMap) -> Option<&str> {
-    trace_id(the_only(headers, &TRACE_PARENT)?.to_str().ok()?)
-}
-
-/// The value of `traceparent`, if it is valid.
-pub fn valid_trace_parent(headers: &HeaderMap) -> Option<&HeaderValue> {
-    the_only(headers, &TRACE_PARENT).filter(|value| value.to_str().is_ok_and(|text| TraceParent::parse(text).is_some()))
 }
 
 /// The caller's trace; `None` if it names none.
@@ -97,12 +88,6 @@ fn random() -> HeaderValue {
     getrandom::fill(&mut bytes).expect("the kernel always has random bytes");
     let digits = format!("{:032x}", u128::from_ne_bytes(bytes));
     HeaderValue::from_str(&digits).expect("hexadecimal digits are a header's value")
-}
-
-/// The second part of a valid `traceparent`.
-fn trace_id(trace_parent: &str) -> Option<&str> {
-    TraceParent::parse(trace_parent)?;
-    trace_parent.split('-').nth(1)
 }
 
 #[cfg(test)]
@@ -161,7 +146,8 @@ mod tests {
         for (text, is_valid) in table {
             let mut headers = HeaderMap::new();
             headers.insert(TRACE_PARENT, text.parse().expect("a value"));
-            assert_eq!(trace_of(&headers), is_valid.then_some(TRACE), "{text}");
+            let found = RequestIds::assign(&mut headers, None, None).trace();
+            assert_eq!(found.as_deref(), is_valid.then_some(TRACE), "{text}");
         }
     }
 }

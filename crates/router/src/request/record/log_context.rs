@@ -177,7 +177,7 @@ pub fn current_request_fields() -> Vec<(&'static str, String)> {
             ("client", context.client.to_string()),
         ];
         let id = context.ids.request.iter().filter_map(|id| Some(("request_id", id.to_str().ok()?.to_owned())));
-        let trace = context.ids.trace().map(|trace| ("trace_id", trace.to_owned()));
+        let trace = context.ids.trace().map(|trace| ("trace_id", trace));
         application.chain(request).chain(id).chain(trace).collect()
     };
     CURRENT.with_borrow(|current| current.as_deref().map(fields).unwrap_or_default())

@@ -6,6 +6,7 @@
 
 use crate::report::count_by;
 use crate::request::record::numbers::RequestNumbers;
+use fastrand::Rng;
 use howdah_config::Telemetry;
 use howdah_metrics::labels::{CAUSES, METHODS, Method, RESPONDERS};
 use howdah_metrics::layout::Scalar;
@@ -102,11 +103,11 @@ const MAX_METHOD_BYTES: usize = 64;
 const MAX_STACK_BYTES: usize = 1024;
 /// `tracestate` may be this long (W3C Trace Context, 3.3.1.5); a longer one is left out whole.
 const MAX_STATE_BYTES: usize = 512;
-/// Ids that are made with one system call.
-const RANDOM_BYTES: usize = 1024;
 
 thread_local! {
-    static RANDOM: RefCell<([u8; RANDOM_BYTES], usize)> = const { RefCell::new(([0; RANDOM_BYTES], RANDOM_BYTES)) };
+    /// Ids are public, so a fast generator is enough; only its seed must differ from that of any other thread and machine.
+    static IDS: RefCell<Rng> =
+        RefCell::new(Rng::with_seed(getrandom::u64().expect("the kernel always has random bytes")));
 }
 
 // === impl TraceIds ===
@@ -114,13 +115,13 @@ thread_local! {
 impl TraceIds {
     /// The ids of a request with this caller.
     pub fn assign(caller: Option<TraceParent>, telemetry: &Telemetry) -> TraceIds {
-        let trace = caller.map_or_else(|| u128::from_ne_bytes(random()).max(1), |caller| caller.trace);
+        let trace = caller.map_or_else(|| IDS.with_borrow_mut(|ids| ids.u128(1..)), |caller| caller.trace);
         let is_recorded = match caller {
             Some(caller) if telemetry.parent_based => caller.is_sampled,
             _ => SamplingRatio::new(telemetry.sampling_ratio).records(trace),
         };
-        let id = || u64::from_ne_bytes(random()).max(1);
-        TraceIds { trace, caller: caller.map(|caller| caller.parent), server: id(), backend: id(), is_recorded }
+        let caller = caller.map(|caller| caller.parent);
+        TraceIds { trace, caller, server: random_id(), backend: random_id(), is_recorded }
     }
 
     /// The context that PHP and other servers get.
@@ -129,16 +130,9 @@ impl TraceIds {
     }
 }
 
-fn random<const N: usize>() -> [u8; N] {
-    RANDOM.with_borrow_mut(|(bytes, used)| {
-        if *used + N > RANDOM_BYTES {
-            getrandom::fill(bytes).expect("the kernel always has random bytes");
-            *used = 0;
-        }
-        let taken = bytes[*used..*used + N].try_into().expect("N bytes");
-        *used += N;
-        taken
-    })
+/// The id of a span.
+fn random_id() -> u64 {
+    IDS.with_borrow_mut(|ids| ids.u64(1..))
 }
 
 // === impl RequestTrace ===
@@ -230,14 +224,13 @@ impl RequestTrace {
                 ..Span::default()
             });
         };
-        let id = || u64::from_ne_bytes(random()).max(1);
         if let Some((from, to)) = self.handshake {
-            add(id(), "TLS handshake", SpanKind::Internal, from, to, Vec::new());
+            add(random_id(), "TLS handshake", SpanKind::Internal, from, to, Vec::new());
         }
         if let Some((times, end)) = numbers.php_times() {
             let began = end.checked_sub(times.ran).unwrap_or(end);
             let queued = began.checked_sub(times.queue).unwrap_or(began);
-            add(id(), "queue", SpanKind::Internal, queued, began, with_application(Vec::new()));
+            add(random_id(), "queue", SpanKind::Internal, queued, began, with_application(Vec::new()));
             let cpu = times.cpu.map(|cpu| KeyValue::double("howdah.php.cpu_seconds", cpu.as_secs_f64()));
             add(self.ids.backend, "PHP", SpanKind::Internal, began, end, with_application(cpu.into_iter().collect()));
             if let (Some((after, stack)), Some(php)) = (&*self.slow_stack.borrow(), spans.last_mut()) {
