@@ -75,7 +75,8 @@ fn put(message: &mut Vec<u8>, name: &str, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Log, Severity};
+    use crate::log::Log;
+    use crate::record::Severity;
 
     /// The fields of a message, as the journal reads them.
     fn fields(mut message: &[u8]) -> Vec<(String, String)> {

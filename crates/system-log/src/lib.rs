@@ -8,20 +8,22 @@
 //! - Too long a message: it is cut, which the message notes.
 //! - Orderly exit: [`SystemLog::finish`] waits until the queue is empty, up to a timeout.
 //!
-//! The modules: [`record`], `journal` and `syslog` make the messages, `connection` sends them. The warnings of this crate
+//! The modules: [`log`] counts the lost lines; [`record`], `journal` and `syslog` make the messages, `connection` sends them. The warnings of this crate
 //! have its name as their target ([`TARGET`]): a process whose own log is such a log must write them to another place.
 
 #![forbid(unsafe_code)]
 
 mod connection;
 mod journal;
+pub mod log;
 pub mod record;
 mod syslog;
 mod text;
 
 use connection::Connection;
 use howdah_config::LogDaemon;
-use record::{Log, Record};
+use log::Log;
+use record::Record;
 use std::collections::VecDeque;
 use std::io;
 use std::mem;

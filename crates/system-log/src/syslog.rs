@@ -67,7 +67,8 @@ fn structured_data(record: &Record, room: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Log, Severity};
+    use crate::log::Log;
+    use crate::record::Severity;
     use howdah_config::SyslogServer;
     use std::time::{Duration, UNIX_EPOCH};
 

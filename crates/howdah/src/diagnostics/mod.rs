@@ -17,7 +17,7 @@ use destination::Destination;
 use howdah_background_writer::standard_error;
 use howdah_supervisor::LOG_DAEMON_VARIABLE;
 use howdah_system_log::SystemLog;
-use howdah_system_log::record::Log;
+use howdah_system_log::log::Log;
 use line_format::LineFormat;
 use std::io::{self, IsTerminal};
 use std::panic::PanicHookInfo;

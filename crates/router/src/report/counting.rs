@@ -2,7 +2,7 @@
 
 use howdah_metrics::layout::Scalar;
 use howdah_metrics::recorder::Recorder;
-use howdah_system_log::record::Log;
+use howdah_system_log::log::Log;
 use howdah_telemetry::logs::{self, LogLine};
 use std::cell::OnceCell;
 

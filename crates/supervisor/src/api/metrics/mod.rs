@@ -16,7 +16,7 @@ use howdah_metrics::families::{self as family, Family};
 use howdah_metrics::layout::{Phase, Scalar};
 use howdah_metrics::totals::SumRow;
 use howdah_protocol::messages::exporter::Outcome;
-use howdah_system_log::record::Log;
+use howdah_system_log::log::Log;
 use howdah_telemetry::logs;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
