@@ -6,15 +6,14 @@ floor. The bar: at most 20 µs for `hello`.
 """
 
 import statistics
-import subprocess
 
 from lib import process_tree
-from lib.lab import BENCH, PHP, executable, flawless, serve
+from lib.floor import floor_microseconds
+from lib.lab import flawless, serve
 from lib.options import add_measurement
 from lib.verdict import print_verdict
 
 BAR_MICROSECONDS = 20
-FLOOR_REQUESTS = 50_000
 
 
 def add_options(parser):
@@ -36,9 +35,3 @@ def run(options):
     median = statistics.median(added)
     return print_verdict(median <= BAR_MICROSECONDS,
                          f"{median:.1f} µs added (median of {options.rounds}); the bar is {BAR_MICROSECONDS}")
-
-
-def floor_microseconds(page, is_worker=False):
-    script = ["--worker", BENCH / "pages/worker.php"] if is_worker else [BENCH / "pages" / f"{page}.php"]
-    command = [executable().with_name(f"howdah-php{PHP}"), "--floor", *script, str(FLOOR_REQUESTS)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

@@ -10,8 +10,8 @@ import shutil
 import subprocess
 from collections import Counter
 
-from benchmarks.added_cpu import floor_microseconds
 from lib import process_tree
+from lib.floor import floor_microseconds
 from lib.lab import flawless, serve
 from lib.options import list_of
 from lib.process_tree import BenchError
