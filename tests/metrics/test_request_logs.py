@@ -58,8 +58,10 @@ def lines(site: Folder, count: int) -> list[dict]:
 
 def test_an_access_log_line_has_stable_names_and_types(server, site):
     server.get("/index.php?a=\"b\"", [("User-Agent", 'x"\\y'), ("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01")])
+    [line] = lines(site, 1)
+    # Another connection may be that of another thread, which writes its own lines.
     server.raw(b"nonsense\r\n\r\n")
-    line, nonsense = lines(site, 2)
+    _, nonsense = lines(site, 2)
     assert list(line) == list(nonsense) == NAMES
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", line["time"])
     assert (line["application"], line["status"], line["body_bytes"], line["trace_id"]) == ("shop", 200, 32, TRACE)
@@ -102,9 +104,10 @@ def test_the_error_log_names_the_request_and_its_trace(server):
 def test_a_trace_that_is_not_valid_is_none(server, site):
     for sent in (f"00-{TRACE}", f"00-{'0' * 32}-00f067aa0ba902b7-01", "x"):
         assert not server.get("/traced", [("traceparent", sent)]).header("X-Trace")
+    assert [line["trace_id"] for line in lines(site, 3)] == [None, None, None]
     good = server.get("/traced", [("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01")])
     assert good.header("X-Trace") == TRACE
-    assert [line["trace_id"] for line in lines(site, 4)] == [None, None, None, TRACE]
+    assert lines(site, 4)[-1]["trace_id"] == TRACE
 
 
 def test_ids_of_clients_need_not_be_accepted(site):
