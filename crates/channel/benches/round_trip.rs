@@ -11,6 +11,7 @@ use std::os::fd::AsFd;
 const HEAD_BYTES: usize = 1024;
 /// Bytes of a response: a hello, and a page that fills the slot's ring.
 const RESPONSE_BYTES: [u32; 2] = [16, 64 * 1024];
+const ME: WorkerId = WorkerId { index: 0, incarnation: 0 };
 
 fn round_trip(c: &mut Criterion) {
     let mut control = ControlEnd::create(Geometry { slots: 64, threads: 1, claims: 1 }).expect("memory");
@@ -19,7 +20,7 @@ fn round_trip(c: &mut Criterion) {
     let channel = WorkerChannel::attach(control.memfd(), control.geometry(), vec![bell.try_clone().expect("a copy")])
         .expect("the workers' end");
     let worker = std::thread::spawn(move || {
-        let end = channel.worker(WorkerId { index: 0, incarnation: 0 });
+        let end = channel.worker(ME);
         let mut head = Vec::new();
         let page = vec![b'x'; 64 * 1024];
         while let Next::Run(mut claim) = end.next(|| false) {
@@ -53,7 +54,7 @@ fn round_trip(c: &mut Criterion) {
         });
     }
     group.finish();
-    control.stop_all();
+    control.stop_all([ME]);
     worker.join().expect("the worker ends");
 }
 

@@ -332,6 +332,6 @@ impl Stage {
             assert_eq!(self.out, [n as u8; 3]);
         }
         assert_eq!(self.router.free_slots(), SLOTS);
-        self.control.stop_all();
+        self.control.stop_all([]);
     }
 }

@@ -103,11 +103,11 @@ impl ControlEnd {
         doorbell::ring(self.view.doorbell(worker.index));
     }
 
-    /// Orders all workers, future ones too, to finish their requests and exit.
-    pub fn stop_all(&mut self) {
+    /// Orders all workers, future ones too, to finish their requests and exit. `living` are the workers to wake.
+    pub fn stop_all(&mut self, living: impl IntoIterator<Item = WorkerId>) {
         self.drained = true;
         self.view.drain_word().store(1, Ordering::SeqCst);
-        self.ring_all();
+        living.into_iter().for_each(|worker| doorbell::ring(self.view.doorbell(worker.index)));
     }
 
     /// A worker is dead: takes it out of the idle set, and drops its order to stop.
@@ -140,7 +140,7 @@ impl ControlEnd {
         if kept {
             return Ok(());
         }
-        self.ring_all();
+        (0..MAX_WORKERS).for_each(|index| doorbell::ring(self.view.doorbell(index)));
         Err(Violation("the words that stop workers were overwritten"))
     }
 
@@ -170,12 +170,6 @@ impl ControlEnd {
     pub fn record_memory(&self, number: u32) {
         self.view.memory_recording().store(number, Ordering::Relaxed);
     }
-
-    fn ring_all(&self) {
-        for index in 0..MAX_WORKERS {
-            doorbell::ring(self.view.doorbell(index));
-        }
-    }
 }
 
 #[cfg(all(test, not(miri)))] // Miri has no memfd
@@ -183,6 +177,14 @@ mod tests {
     use super::*;
     use crate::worker_end::WorkerChannel;
     use std::time::Duration;
+
+    #[test]
+    fn an_order_to_stop_wakes_only_living_workers() {
+        let mut control = ControlEnd::create(Geometry { slots: 64, threads: 1, claims: 1 }).unwrap();
+        control.stop_all([3, 700].map(|index| WorkerId { index, incarnation: 1 }));
+        let rung = |index: &u16| control.view.doorbell(*index).load(Ordering::SeqCst) != 0;
+        assert_eq!((0..MAX_WORKERS).filter(rung).collect::<Vec<_>>(), [3, 700]);
+    }
 
     #[test]
     fn a_sampler_receives_its_orders_and_none_of_an_earlier_workers() {

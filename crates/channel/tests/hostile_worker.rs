@@ -7,7 +7,7 @@ use howdah_channel::{
     BODY_RING_BYTES, Claim, ClientGone, ControlEnd, Exchange, Geometry, Next, Progress, RESPONSE_RING_BYTES, Refused,
     RouterEnd, SlotState, Violation, WorkerChannel, WorkerId, offsets,
 };
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -24,6 +24,8 @@ struct Channel {
     bell: OwnedFd,
     /// The time that the sweeps see.
     now: Cell<Instant>,
+    /// The workers that were started.
+    started: RefCell<Vec<WorkerId>>,
 }
 
 /// How many sweeps at the router's usual distance fit into a little more than a second.
@@ -40,7 +42,7 @@ impl Channel {
         let hostile = HostileMemory::map(control.memfd(), geometry);
         let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
         router.worker_started(MALLORY);
-        Channel { control, router, hostile, bell, now: Cell::new(Instant::now()) }
+        Channel { control, router, hostile, bell, now: Cell::new(Instant::now()), started: RefCell::default() }
     }
 
     /// The checks that a router's thread runs four times a second.
@@ -85,6 +87,7 @@ impl Channel {
             WorkerChannel::attach(self.control.memfd(), GEOMETRY, vec![self.bell.try_clone().unwrap()]).unwrap();
         let me = WorkerId { index, incarnation: 9 };
         self.router.worker_started(me);
+        self.started.borrow_mut().push(me);
         std::thread::spawn(move || {
             let end = channel.worker(me);
             while let Next::Run(mut claim) = end.next(|| false) {
@@ -92,6 +95,11 @@ impl Channel {
                 claim.finish();
             }
         })
+    }
+
+    /// Orders all workers to finish what they do and exit.
+    fn stop_all(&mut self) {
+        self.control.stop_all(self.started.take());
     }
 
     /// All workers that ran are dead.
@@ -113,7 +121,7 @@ impl Channel {
             assert_eq!(answer(&self, &mut exchange), format!("request {n}").as_bytes());
         }
         assert_eq!(self.router.free_slots(), SLOTS);
-        self.control.stop_all();
+        self.stop_all();
         workers.into_iter().for_each(|worker| worker.join().unwrap());
     }
 }
@@ -256,7 +264,7 @@ fn a_head_of_the_queue_out_of_range_is_a_violation_and_is_mended() {
         assert_eq!(answer(&channel, &mut waiting), b"waiting", "{delta}");
         drop(waiting);
         assert_eq!(channel.router.free_slots(), SLOTS, "{delta}");
-        channel.control.stop_all();
+        channel.stop_all();
         worker.join().unwrap();
     }
 }
@@ -279,7 +287,7 @@ fn hints_that_a_worker_skipped_or_overwrote_are_pushed_again() {
             assert_eq!(answer(&channel, &mut exchange), b"still here");
         }
         assert_eq!(channel.router.free_slots(), SLOTS);
-        channel.control.stop_all();
+        channel.stop_all();
         worker.join().unwrap();
     }
 }
@@ -392,7 +400,7 @@ fn workers_that_another_worker_stopped_are_noticed_and_replaced() {
         assert_eq!(channel.control.check_orders(), Ok(()));
         let worker = channel.spawn_worker(0);
         assert_eq!(answer(&channel, &mut exchange), b"request");
-        channel.control.stop_all();
+        channel.stop_all();
         worker.join().unwrap();
     }
 }
@@ -408,7 +416,7 @@ fn an_order_to_stop_that_was_taken_back_is_repeated() {
     one.join().unwrap();
     channel.control.worker_died(WorkerId { index: 0, incarnation: 9 });
     assert_eq!(channel.control.check_orders(), Ok(()));
-    channel.control.stop_all();
+    channel.stop_all();
     channel.hostile.order_all_to_stop(false);
     assert!(channel.control.check_orders().is_err() && channel.control.check_orders().is_ok());
     other.join().unwrap();
@@ -503,7 +511,7 @@ fn a_queue_that_no_worker_gets_past_is_found_within_a_second_and_mended() {
         exchanges.iter_mut().for_each(Exchange::resubmit_if_stranded);
         let answers = exchanges.each_mut().map(|exchange| answer(&channel, exchange));
         assert_eq!(answers, [b"one", b"two"]);
-        channel.control.stop_all();
+        channel.stop_all();
         worker.join().unwrap();
     }
 }
@@ -522,7 +530,7 @@ fn a_garbage_cell_within_the_queue_delays_no_request_for_ever() {
     for (n, exchange) in exchanges.iter_mut().enumerate() {
         assert_eq!(answer(&channel, exchange), format!("{n}").as_bytes());
     }
-    channel.control.stop_all();
+    channel.stop_all();
     worker.join().unwrap();
 }
 
@@ -555,7 +563,7 @@ fn a_worker_that_was_removed_from_the_idle_set_is_woken() {
     }
     let mut exchange = channel.submit(b"request");
     assert_eq!(answer(&channel, &mut exchange), b"request");
-    channel.control.stop_all();
+    channel.stop_all();
     worker.join().unwrap();
 }
 
@@ -588,7 +596,7 @@ fn a_worker_that_is_made_to_wait_by_a_word_of_the_routers_is_freed() {
         };
         assert!(out.len() < LENGTH, "{found}");
         exchange.quarantine();
-        channel.control.stop_all();
+        channel.stop_all();
         worker.join().unwrap();
     }
 }
@@ -607,7 +615,7 @@ fn a_response_that_a_wrong_position_cut_off_does_not_pass_for_a_whole_one() {
     }
     assert!(exchange.read(&mut Vec::new()).is_err());
     exchange.quarantine();
-    channel.control.stop_all();
+    channel.stop_all();
     worker.join().unwrap();
 }
 

@@ -356,7 +356,7 @@ fn killed_workers_lose_their_own_request_only() {
             std::thread::sleep(Duration::from_micros(next_random(&mut random) % 300));
         }
         // Clients that left may still have their requests running: the last workers finish them before they stop.
-        supervisor.control.stop_all();
+        supervisor.control.stop_all(supervisor.workers.iter().map(|worker| worker.id));
         for worker in supervisor.workers.drain(..) {
             let id = worker.id;
             assert!(worker.wait().success(), "{id} found something wrong");
@@ -409,6 +409,6 @@ fn a_worker_that_dies_between_taking_and_claiming_strands_no_request() {
     assert!(response == Request { id: 5 }.response());
     drop(exchange);
     assert_eq!(router.free_slots(), SLOTS);
-    control.stop_all();
+    control.stop_all([worker.id]);
     assert!(worker.wait().success());
 }

@@ -12,6 +12,8 @@ use std::time::Instant;
 
 const GEOMETRY: Geometry = Geometry { slots: 64, threads: 1, claims: 1 };
 
+const ME: WorkerId = WorkerId { index: 0, incarnation: 0 };
+
 /// One request and how both sides cut it.
 #[derive(Clone, Debug)]
 struct Plan {
@@ -80,7 +82,7 @@ impl Setup {
 
     /// The worker of one plan; sends the part of the body that it has read.
     fn work(channel: WorkerChannel, plan: &Plan, read: &mpsc::Sender<Vec<u8>>) {
-        let end = channel.worker(WorkerId { index: 0, incarnation: 0 });
+        let end = channel.worker(ME);
         let Next::Run(mut claim) = end.next(|| false) else { panic!("ordered to stop") };
         let response = pattern(2, plan.response);
         let (early, late) = response.split_at(if plan.answer_first { plan.response / 2 } else { 0 });
@@ -179,7 +181,7 @@ proptest! {
         if plan.leaves_after.is_some() {
             // A client that leaves before its request is claimed cancels it: the worker then gets the order to stop.
             prop_assert_eq!(&response, &pattern(2, plan.response)[..response.len()]);
-            setup.control.stop_all();
+            setup.control.stop_all([ME]);
             let _ = worker.join();
         } else {
             worker.join().unwrap();

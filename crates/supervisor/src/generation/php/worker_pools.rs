@@ -118,7 +118,7 @@ impl WorkerPools {
 
     /// Asks all workers to finish what they do and exit.
     pub fn stop_all(&mut self) {
-        self.iter_mut().for_each(|pool| pool.workers.control.stop_all());
+        self.iter_mut().for_each(|pool| pool.workers.stop_all());
     }
 
     /// Kills all workers.

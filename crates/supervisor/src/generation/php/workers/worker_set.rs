@@ -144,6 +144,11 @@ impl WorkerSet {
         self.control.stop_worker(worker);
     }
 
+    /// Asks all workers, future ones too, to exit when they have finished what they do.
+    pub fn stop_all(&mut self) {
+        self.control.stop_all(self.table.alive().map(|(worker, _)| worker));
+    }
+
     // Deaths
 
     /// Looks which workers have booted.
