@@ -1,13 +1,15 @@
 //! The memory of requests that a client holds open.
 //!
 //! HPACK makes a head of 64 KiB from a few bytes, and a connection has many streams: without a limit, a client that sends
-//! some kilobytes would take megabytes. In HTTP/3, the heads of many streams may come at the same time, each in small parts. Each connection may take [`OF_CONNECTION`]; what it takes beyond that, up to
-//! [`MOST_OF_REQUEST`] for each request that it may have, is a part of [`SHARED`], which all connections of the process have together. A request beyond these
-//! limits is refused (REFUSED_STREAM): its client may send it again. A single request is never refused.
+//! some kilobytes would take megabytes. In HTTP/3, the heads of many streams may come at the same time, each in small parts.
 //!
-//! A connection takes no more than an eighth of what is free in `SHARED` (a dynamic threshold, as in the buffers of network switches). The
-//! less is free, the less may each connection have, and those that have most already get nothing more: some that are
-//! greedy leave room for others, however many they are.
+//! Each connection may take [`OF_CONNECTION`]; what it takes beyond that, up to [`MOST_OF_REQUEST`] for each request that it
+//! may have, is a part of [`SHARED`], which all connections of the process have together. A request beyond these limits is
+//! refused (REFUSED_STREAM): its client may send it again. A single request is never refused.
+//!
+//! A connection takes no more than an eighth of what is free in `SHARED` (a dynamic threshold, as in the buffers of network
+//! switches). The less is free, the less may each connection have, and those that have most already get nothing more: some
+//! that are greedy leave room for others, however many they are.
 
 use crate::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
 use http::header::{HeaderName, HeaderValue};

@@ -4,6 +4,8 @@
 //! A request that is dropped while it waits leaves the line. If it had its turn meanwhile, the next request gets that.
 
 use crate::backends::admission::gate::Gate;
+use crate::backends::admission::queue::Arrival;
+use crate::response::failure::Failure;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,16 +18,37 @@ pub trait Line {
     type Turn;
 
     /// Which requests may wait, and which are rejected.
-    fn gate(&self) -> &Gate;
+    fn admission(&self) -> &Admission;
 
-    /// The numbers of its requests.
-    fn counts(&self) -> &RequestCounts;
+    /// How many requests wait, and for how many workers or places.
+    fn arrival(&self) -> Arrival;
 
     /// The turn of a request of this thread that waits since then, or its ticket in the line.
     fn join(&self, since: Instant) -> Result<Self::Turn, Waiting<Self::Turn>>;
 
     /// A request of this thread does not wait any more. If it had its turn meanwhile, the next request gets that.
     fn leave(&self, waiting: Waiting<Self::Turn>);
+
+    /// Rejects a request before its body is read, if it would be rejected afterwards.
+    ///
+    /// # Errors
+    /// 503.
+    fn reject_early(&self) -> impl Future<Output = Result<(), Failure>> {
+        self.admission().gate.reject_early(|| self.arrival())
+    }
+
+    /// Admits a request to the queue.
+    ///
+    /// # Errors
+    /// 503.
+    fn admit(&self) -> impl Future<Output = Result<Admitted, Failure>> {
+        self.admission().gate.enqueue(Instant::now(), || self.arrival())
+    }
+
+    /// Rejects a request whose time is over.
+    fn reject_late(&self) -> impl Future<Output = Failure> {
+        self.admission().gate.reject_late(|| self.arrival())
+    }
 }
 
 /// The right of a request to wait: since when, and for how long.
@@ -43,9 +66,10 @@ pub struct Waiting<T> {
     pub turn: oneshot::Receiver<T>,
 }
 
-/// The numbers of requests of a generation.
-#[derive(Debug, Default)]
-pub struct RequestCounts {
+/// The requests of a generation: which of them may wait, and how many do.
+#[derive(Debug)]
+pub struct Admission {
+    gate: Gate,
     waiting: AtomicU64,
     running: AtomicU64,
 }
@@ -62,9 +86,29 @@ pub struct WaitingRequest<'g, L: Line> {
 #[derive(Debug)]
 pub struct RunningRequest<L: Line>(Arc<L>);
 
-// === impl RequestCounts ===
+// === impl Admission ===
 
-impl RequestCounts {
+impl Admission {
+    /// Without requests; none waits longer than this.
+    pub fn new(application: &str, queue_timeout: Duration) -> Admission {
+        Admission {
+            gate: Gate::new(application, queue_timeout),
+            waiting: AtomicU64::new(0),
+            running: AtomicU64::new(0),
+        }
+    }
+
+    /// Waits for something, as long as a request may wait.
+    pub async fn in_time<T>(&self, admitted: Admitted, something: impl Future<Output = T>) -> Option<T> {
+        self.gate.in_time(admitted, something).await
+    }
+
+    /// A request was answered.
+    pub fn finished(&self) {
+        self.gate.finished(1);
+        self.gate.measure(self.waiting(), Instant::now());
+    }
+
     /// How many requests wait.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
@@ -74,6 +118,11 @@ impl RequestCounts {
     pub fn active(&self) -> u64 {
         self.running.load(Ordering::Relaxed) + self.waiting()
     }
+
+    /// How many requests were answered 503 by the queue.
+    pub fn rejected(&self) -> u64 {
+        self.gate.rejected()
+    }
 }
 
 // === impl WaitingRequest ===
@@ -81,7 +130,7 @@ impl RequestCounts {
 impl<L: Line> WaitingRequest<'_, L> {
     /// A request that waits from now on.
     pub fn new(generation: &L) -> WaitingRequest<'_, L> {
-        generation.counts().waiting.fetch_add(1, Ordering::Relaxed);
+        generation.admission().waiting.fetch_add(1, Ordering::Relaxed);
         WaitingRequest { generation, waiting: None, has_ended: false }
     }
 
@@ -91,7 +140,7 @@ impl<L: Line> WaitingRequest<'_, L> {
             Ok(turn) => return Some(turn),
             Err(waiting) => self.waiting.insert(waiting),
         };
-        let turn = self.generation.gate().in_time(admitted, &mut waiting.turn).await?;
+        let turn = self.generation.admission().in_time(admitted, &mut waiting.turn).await?;
         self.waiting = None;
         turn.ok()
     }
@@ -112,9 +161,10 @@ impl<L: Line> WaitingRequest<'_, L> {
 impl<L: Line> Drop for WaitingRequest<'_, L> {
     fn drop(&mut self) {
         self.leave();
-        self.generation.counts().waiting.fetch_sub(1, Ordering::Relaxed);
+        let admission = self.generation.admission();
+        admission.waiting.fetch_sub(1, Ordering::Relaxed);
         if !self.has_ended {
-            self.generation.gate().cancel();
+            admission.gate.cancel();
         }
     }
 }
@@ -124,13 +174,13 @@ impl<L: Line> Drop for WaitingRequest<'_, L> {
 impl<L: Line> RunningRequest<L> {
     /// A request that has what it waited for, from now on.
     pub fn new(generation: &Arc<L>) -> RunningRequest<L> {
-        generation.counts().running.fetch_add(1, Ordering::Relaxed);
+        generation.admission().running.fetch_add(1, Ordering::Relaxed);
         RunningRequest(Arc::clone(generation))
     }
 }
 
 impl<L: Line> Drop for RunningRequest<L> {
     fn drop(&mut self) {
-        self.0.counts().running.fetch_sub(1, Ordering::Relaxed);
+        self.0.admission().running.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -15,5 +15,5 @@ mod shared_queue;
 mod shared_refusals;
 
 pub use gate::{Gate, REJECTION_PAUSE};
-pub use line::{Admitted, Line, RequestCounts, RunningRequest, Ticket, Waiting, WaitingRequest};
+pub use line::{Admission, Admitted, Line, RunningRequest, Ticket, Waiting, WaitingRequest};
 pub use queue::Arrival;

@@ -4,7 +4,7 @@
 //! If an address cannot be reached, one line in the log reports it. A task tries it again until it can be; requests wait
 //! meanwhile, or go to the other addresses.
 
-use crate::backends::admission::{Admitted, Arrival, Gate, Line, RequestCounts, Waiting, WaitingRequest};
+use crate::backends::admission::{Admission, Admitted, Arrival, Line, Waiting, WaitingRequest};
 use crate::backends::connecting::{self, KnownAddresses};
 use crate::backends::fastcgi::connection::Connection;
 use crate::backends::fastcgi::places::{Place, Places};
@@ -36,13 +36,10 @@ pub struct FastCgiGeneration {
     targets: Vec<RemoteTarget>,
     /// How long a connection may wait for another request.
     keep_alive: Duration,
-    /// Which requests may wait, and which are rejected.
-    gate: Gate,
+    admission: Admission,
     places: Arc<Places>,
     /// For each address, until when a task tries it again. A task that ended with its thread is replaced after that.
     probes: Vec<Mutex<Option<Instant>>>,
-    /// How many requests wait for a connection, and how many have one.
-    counts: RequestCounts,
     /// Reports to the supervisor that the generation is no longer used.
     #[expect(dead_code, reason = "its drop sends the report")]
     released: ReportOnDrop,
@@ -85,7 +82,7 @@ impl FastCgiGeneration {
         };
         Ok(FastCgiGeneration {
             id: boot.id,
-            gate: Gate::new(&boot.application, Duration::from_millis(boot.queue_timeout_ms)),
+            admission: Admission::new(&boot.application, Duration::from_millis(boot.queue_timeout_ms)),
             application: boot.application,
             parameters: boot.parameters,
             timeout: boot.timeout_ms.map(Duration::from_millis),
@@ -93,7 +90,6 @@ impl FastCgiGeneration {
             keep_alive: Duration::from_millis(boot.keep_alive_ms),
             probes: endpoints.iter().map(|_| Mutex::default()).collect(),
             places: Arc::new(Places::new(endpoints, boot.connections.into())),
-            counts: RequestCounts::default(),
             released: supervisor.send_on_drop(FromRouter::Released { generation: boot.id }),
         })
     }
@@ -115,32 +111,6 @@ impl FastCgiGeneration {
 
     // Requests
 
-    /// Rejects a request before its body is read, if it would be rejected afterwards.
-    ///
-    /// # Errors
-    /// 503.
-    pub async fn reject_early(&self) -> Result<(), Failure> {
-        self.gate.reject_early(|| self.arrival()).await
-    }
-
-    /// Admits a request to the queue.
-    ///
-    /// # Errors
-    /// 503.
-    pub async fn admit(&self) -> Result<Admitted, Failure> {
-        self.gate.enqueue(Instant::now(), || self.arrival()).await
-    }
-
-    /// Waits for something, as long as the request may wait.
-    pub async fn in_time<T>(&self, admitted: Admitted, something: impl Future<Output = T>) -> Option<T> {
-        self.gate.in_time(admitted, something).await
-    }
-
-    /// Rejects a request whose time is over.
-    pub async fn reject_late(&self) -> Failure {
-        self.gate.reject_late(|| self.arrival()).await
-    }
-
     /// Waits for a connection: one that was used before, if the request may have it, or a new one.
     ///
     /// # Errors
@@ -158,7 +128,7 @@ impl FastCgiGeneration {
                 request.end();
                 return Ok((place, kept));
             }
-            match self.gate.in_time(admitted, open(&place)).await {
+            match self.admission.in_time(admitted, open(&place)).await {
                 Some(Ok(connection)) => {
                     place.connected();
                     request.end();
@@ -174,13 +144,12 @@ impl FastCgiGeneration {
             }
         }
         request.end();
-        Err(self.gate.reject_late(|| self.arrival()).await)
+        Err(self.reject_late().await)
     }
 
     /// The server has answered a request.
     pub fn finished(&self) {
-        self.gate.finished(1);
-        self.gate.measure(self.waiting_requests(), Instant::now());
+        self.admission.finished();
     }
 
     /// Whether the configuration names this generation. If not, it has its last requests: a connection that waited for
@@ -261,39 +230,35 @@ impl FastCgiGeneration {
 
     /// How many requests the server has, or wait for a connection.
     pub fn active_requests(&self) -> u64 {
-        self.counts.active()
+        self.admission.active()
     }
 
     /// How many requests wait for a connection.
     pub fn waiting_requests(&self) -> u64 {
-        self.counts.waiting()
+        self.admission.waiting()
     }
 
     /// How many requests were answered 503 by the queue.
     pub fn rejected_requests(&self) -> u64 {
-        self.gate.rejected()
+        self.admission.rejected()
     }
 
     /// The connections to each address.
     pub fn load(&self) -> BTreeMap<String, FastCgiServerLoad> {
         self.places.load()
     }
-
-    fn arrival(&self) -> Arrival {
-        let places = self.places.count();
-        Arrival { waiting: self.waiting_requests(), workers: places, places }
-    }
 }
 
 impl Line for FastCgiGeneration {
     type Turn = Place;
 
-    fn gate(&self) -> &Gate {
-        &self.gate
+    fn admission(&self) -> &Admission {
+        &self.admission
     }
 
-    fn counts(&self) -> &RequestCounts {
-        &self.counts
+    fn arrival(&self) -> Arrival {
+        let places = self.places.count();
+        Arrival { waiting: self.waiting_requests(), workers: places, places }
     }
 
     fn join(&self, since: Instant) -> Result<Place, Waiting<Place>> {

@@ -26,7 +26,7 @@ mod response;
 
 pub use generation::FastCgiGeneration;
 
-use crate::backends::admission::RunningRequest;
+use crate::backends::admission::{Line, RunningRequest};
 use crate::backends::buffering::request_body::{self, BufferedBody};
 use crate::backends::buffering::spooled_body::SpooledBody;
 use crate::backends::fastcgi::exchange::{Call, NoAnswer};
@@ -90,7 +90,7 @@ pub async fn run(
             // Nothing of the request was sent. The next connection is a new one.
             Err(NoAnswer::Unsent) if is_reused => may_reuse = false,
             Err(NoAnswer::Unsent | NoAnswer::Refused) => {
-                if generation.in_time(admitted, sleep(REFUSED_PAUSE)).await.is_none() {
+                if generation.admission().in_time(admitted, sleep(REFUSED_PAUSE)).await.is_none() {
                     return Err(generation.reject_late().await);
                 }
             }
@@ -103,7 +103,7 @@ pub async fn run(
                 trouble.log_retry(is_reused);
                 may_reuse = false;
                 // A server that stops closes the connections that it has not accepted: another one would be among them.
-                if !is_reused && generation.in_time(admitted, sleep(REFUSED_PAUSE)).await.is_none() {
+                if !is_reused && generation.admission().in_time(admitted, sleep(REFUSED_PAUSE)).await.is_none() {
                     return Err(generation.reject_late().await);
                 }
             }

@@ -338,6 +338,7 @@ impl Drop for DiscardOnDrop {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backends::admission::Line;
     use crate::http1::clock::Clock;
     use crate::report::SupervisorLink;
     use howdah_goridge::frame::{data_frame, flag};

@@ -3,9 +3,7 @@
 //!
 //! `line` decides which request gets which worker.
 
-use crate::backends::admission::{
-    Admitted, Arrival, Gate, Line, RequestCounts, RunningRequest, Waiting, WaitingRequest,
-};
+use crate::backends::admission::{Admission, Admitted, Arrival, Line, RunningRequest, Waiting, WaitingRequest};
 use crate::backends::roadrunner::line::WorkerLine;
 use crate::backends::roadrunner::worker::{Worker, WorkerStatus};
 use crate::report::{ReportOnDrop, SupervisorLink};
@@ -33,14 +31,11 @@ pub struct RoadRunnerGeneration {
     /// The number of workers, and the time without requests after which one is replaced.
     processes: u64,
     idle_ttl: Option<Duration>,
-    /// Which requests may wait, and which are rejected.
-    gate: Gate,
+    admission: Admission,
     /// The idle workers, and the requests that wait for one.
     line: WorkerLine,
     /// All workers that get requests.
     workers: Mutex<Vec<Arc<WorkerStatus>>>,
-    /// How many requests wait for a worker, and how many have one.
-    counts: RequestCounts,
     supervisor: SupervisorLink,
     /// Reports to the supervisor that the generation is no longer used.
     #[expect(dead_code, reason = "its drop sends the report")]
@@ -54,7 +49,7 @@ impl RoadRunnerGeneration {
     pub fn new(boot: RoadRunnerGenerationBoot, supervisor: &SupervisorLink) -> RoadRunnerGeneration {
         RoadRunnerGeneration {
             id: boot.id,
-            gate: Gate::new(&boot.application, Duration::from_millis(boot.queue_timeout_ms)),
+            admission: Admission::new(&boot.application, Duration::from_millis(boot.queue_timeout_ms)),
             timeout: boot.timeout_ms.map(Duration::from_millis),
             upload_folder: boot.upload_folder,
             max_requests: boot.requests,
@@ -62,7 +57,6 @@ impl RoadRunnerGeneration {
             idle_ttl: boot.idle_ttl_ms.map(Duration::from_millis),
             line: WorkerLine::default(),
             workers: Mutex::default(),
-            counts: RequestCounts::default(),
             supervisor: supervisor.clone(),
             released: supervisor.send_on_drop(FromRouter::Released { generation: boot.id }),
         }
@@ -121,22 +115,6 @@ impl RoadRunnerGeneration {
 
     // Requests
 
-    /// Rejects a request before its body is read, if it would be rejected afterwards.
-    ///
-    /// # Errors
-    /// 503.
-    pub async fn reject_early(&self) -> Result<(), Failure> {
-        self.gate.reject_early(|| self.arrival()).await
-    }
-
-    /// Admits a request to the queue.
-    ///
-    /// # Errors
-    /// 503.
-    pub async fn admit(&self) -> Result<Admitted, Failure> {
-        self.gate.enqueue(Instant::now(), || self.arrival()).await
-    }
-
     /// Waits for an idle worker.
     ///
     /// # Errors
@@ -153,13 +131,12 @@ impl RoadRunnerGeneration {
             }
         }
         request.end();
-        Err(self.gate.reject_late(|| self.arrival()).await)
+        Err(self.reject_late().await)
     }
 
     /// A worker has answered its request. It gets another one, unless it has reached a limit.
     pub fn finished(&self, mut worker: Worker) {
-        self.gate.finished(1);
-        self.gate.measure(self.waiting_requests(), Instant::now());
+        self.admission.finished();
         worker.requests += 1;
         let is_worn = self.max_requests.is_some_and(|most| worker.requests >= most);
         if is_worn {
@@ -191,34 +168,30 @@ impl RoadRunnerGeneration {
 
     /// How many requests workers have, or wait for one.
     pub fn active_requests(&self) -> u64 {
-        self.counts.active()
+        self.admission.active()
     }
 
     /// How many requests wait for a worker.
     pub fn waiting_requests(&self) -> u64 {
-        self.counts.waiting()
+        self.admission.waiting()
     }
 
     /// How many requests were answered 503 by the queue.
     pub fn rejected_requests(&self) -> u64 {
-        self.gate.rejected()
-    }
-
-    fn arrival(&self) -> Arrival {
-        let workers = lock(&self.workers).len() as u64;
-        Arrival { waiting: self.waiting_requests(), workers, places: workers }
+        self.admission.rejected()
     }
 }
 
 impl Line for RoadRunnerGeneration {
     type Turn = Worker;
 
-    fn gate(&self) -> &Gate {
-        &self.gate
+    fn admission(&self) -> &Admission {
+        &self.admission
     }
 
-    fn counts(&self) -> &RequestCounts {
-        &self.counts
+    fn arrival(&self) -> Arrival {
+        let workers = lock(&self.workers).len() as u64;
+        Arrival { waiting: self.waiting_requests(), workers, places: workers }
     }
 
     fn join(&self, since: Instant) -> Result<Worker, Waiting<Worker>> {

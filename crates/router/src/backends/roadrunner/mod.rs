@@ -26,6 +26,7 @@ mod worker;
 pub use generation::RoadRunnerGeneration;
 pub use request::RequestOptions;
 
+use crate::backends::admission::Line;
 use crate::backends::buffering::spooled_body::SpooledBody;
 use crate::request::clock::RequestClock;
 use crate::request::incoming::IncomingBody;
