@@ -2,7 +2,7 @@
 //!
 //! An account that was made before comes with the order. An account that the authority does not know any more is replaced.
 
-use crate::http_client::AuthorityClient;
+use crate::https_client::HttpsClient;
 use howdah_protocol::messages::acme::{OrderAuthority, Secret};
 use instant_acme::{Account, Error, ExternalAccountKey, NewAccount};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 #[derive(Clone)]
 pub struct KnownAccount {
     pub account: Account,
-    pub client: AuthorityClient,
+    pub client: HttpsClient,
 }
 
 /// The accounts.
@@ -45,7 +45,7 @@ impl Accounts {
         if let Some(known) = &*slot {
             return Ok((known.clone(), None));
         }
-        let client = AuthorityClient::new(&authority.directory, authority.roots.as_deref());
+        let client = HttpsClient::new(&authority.directory, authority.roots.as_deref());
         let client = client.map_err(|problem| Error::Other(problem.into()))?;
         let builder = || Account::builder_with_http(Box::new(client.clone()));
         if let Some(Secret(text)) = &authority.credentials

@@ -6,7 +6,7 @@
 //! - `process`: its messages
 //! - `order`: one certificate, from the order to the chain
 //! - `accounts`: the accounts at the authorities
-//! - `http_client`: HTTPS to the authorities
+//! - `https_client`: HTTPS to the authorities and to the operator's program
 //! - `dns_hook`: the command that changes the DNS
 //! - `permission`: whether the operator's program allows a name that a client asks for
 //! - `renewal_window`: when the authority wants a certificate to be renewed
@@ -17,7 +17,7 @@
 
 mod accounts;
 mod dns_hook;
-mod http_client;
+mod https_client;
 mod order;
 mod permission;
 mod problem;

@@ -1,24 +1,46 @@
 //! Asks the operator's program whether a name may get a certificate (`on_demand`): a GET with `?domain=NAME`.
 
-use crate::http_client::AuthorityClient;
+use crate::https_client::HttpsClient;
 use howdah_protocol::messages::acme::{FromAcme, NameQuestion};
 use http::StatusCode;
+use std::cell::RefCell;
 use std::time::Duration;
+
+/// The operator's program.
+#[derive(Default)]
+pub struct Program {
+    /// Its client, by its URL: all listeners have the same one, until the configuration changes.
+    client: RefCell<Option<(String, HttpsClient)>>,
+}
 
 /// A client waits in its handshake.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Asks the program.
-pub async fn ask(question: NameQuestion) -> FromAcme {
-    let answer = tokio::time::timeout(TIMEOUT, answer(&question)).await;
-    let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {} s", TIMEOUT.as_secs())));
-    FromAcme::NameAnswer { question: question.question, answer }
-}
+// === impl Program ===
 
-async fn answer(question: &NameQuestion) -> Result<bool, String> {
-    let client = AuthorityClient::new(&question.url, None)?;
-    let status = client.status(&url(&question.url, &question.name)).await.map_err(|error| error.to_string())?;
-    meaning(status)
+impl Program {
+    /// Asks it.
+    pub async fn ask(&self, question: NameQuestion) -> FromAcme {
+        let answer = tokio::time::timeout(TIMEOUT, self.answer(&question)).await;
+        let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {} s", TIMEOUT.as_secs())));
+        FromAcme::NameAnswer { question: question.question, answer }
+    }
+
+    async fn answer(&self, question: &NameQuestion) -> Result<bool, String> {
+        let client = self.client(&question.url)?;
+        let status = client.status(&url(&question.url, &question.name)).await.map_err(|error| error.to_string())?;
+        meaning(status)
+    }
+
+    fn client(&self, url: &str) -> Result<HttpsClient, String> {
+        let mut known = self.client.borrow_mut();
+        if let Some((_, client)) = known.as_ref().filter(|(known, _)| known == url) {
+            return Ok(client.clone());
+        }
+        let client = HttpsClient::new(url, None)?;
+        *known = Some((url.to_owned(), client.clone()));
+        Ok(client)
+    }
 }
 
 /// 200 is a yes. The fault of a server is not a no: a certificate that exists is kept.

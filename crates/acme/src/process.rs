@@ -1,8 +1,9 @@
 //! The process: it becomes an unprivileged user, and carries out the orders of the supervisor, several at a time.
 
 use crate::accounts::Accounts;
+use crate::permission::Program;
 use crate::reports::Reports;
-use crate::{order, permission, renewal_window};
+use crate::{order, renewal_window};
 use howdah_protocol::child::inherited::{CONTROL_FD, take_inherited};
 use howdah_protocol::child::parent_death::die_with_supervisor;
 use howdah_protocol::messages::acme::ToAcme;
@@ -49,6 +50,7 @@ pub fn run() -> io::Result<()> {
 
 async fn serve(mut messages: mpsc::UnboundedReceiver<ToAcme>, reports: Reports) {
     let accounts = Rc::new(Accounts::default());
+    let program = Rc::new(Program::default());
     let mut waiting: HashMap<u64, oneshot::Sender<()>> = HashMap::new();
     while let Some(message) = messages.recv().await {
         waiting.retain(|_, order| !order.is_closed());
@@ -73,8 +75,9 @@ async fn serve(mut messages: mpsc::UnboundedReceiver<ToAcme>, reports: Reports) 
                 });
             }
             ToAcme::AskForName(question) => {
+                let program = Rc::clone(&program);
                 tokio::task::spawn_local(async move {
-                    reports.send(&permission::ask(question).await);
+                    reports.send(&program.ask(question).await);
                 });
             }
             ToAcme::Boot(_) => tracing::error!("a second boot message"),

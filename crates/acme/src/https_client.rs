@@ -1,7 +1,7 @@
-//! HTTPS to the authorities: a connection for each request, which the server's certificate, a limit of time and a limit
-//! of bytes bound.
+//! HTTPS to the authorities, and to the operator's program: a connection for each request, which the server's certificate, a
+//! limit of time and a limit of bytes bound.
 //!
-//! Plain HTTP is for authorities on this machine; the configuration allows it for no others. The client remembers how long
+//! Plain HTTP is for servers on this machine; the configuration allows it for no others. The client remembers how long
 //! an authority wants to be left alone (`Retry-After`), because the library passes it on for some answers only.
 
 use bytes::Bytes;
@@ -24,11 +24,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Sends requests to one authority.
+/// Sends requests to one server.
 #[derive(Clone)]
-pub struct AuthorityClient {
+pub struct HttpsClient {
     tls: Arc<ClientConfig>,
-    /// The last pause that the authority wanted, and when.
+    /// The last pause that the server wanted, and when.
     retry_after: Arc<Mutex<Option<(Instant, Duration)>>>,
 }
 
@@ -44,18 +44,18 @@ const MAX_BODY_BYTES: usize = 256 * 1024;
 const MAX_RETRY_AFTER_SECONDS: u64 = 7 * 24 * 60 * 60;
 const AGENT: &str = concat!("howdah/", env!("CARGO_PKG_VERSION"));
 
-// === impl AuthorityClient ===
+// === impl HttpsClient ===
 
-impl AuthorityClient {
+impl HttpsClient {
     /// A client that trusts these certificates, or those of the system.
     ///
     /// # Errors
     /// A sentence, when there are none.
-    pub fn new(directory: &str, roots: Option<&str>) -> Result<AuthorityClient, String> {
+    pub fn new(url: &str, roots: Option<&str>) -> Result<HttpsClient, String> {
         let mut store = RootCertStore::empty();
         match roots {
             Some(pem) => add(&mut store, pem.as_bytes()),
-            None if directory.starts_with("http://") => {}
+            None if url.starts_with("http://") => {}
             None => {
                 let bundle = system_authorities();
                 let bundle = bundle.map_err(|problem| format!("{problem}, or name uploaded ones in \"roots\""))?;
@@ -65,7 +65,7 @@ impl AuthorityClient {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
         let tls = Arc::new(builder.with_root_certificates(store).with_no_client_auth());
-        Ok(AuthorityClient { tls, retry_after: Arc::default() })
+        Ok(HttpsClient { tls, retry_after: Arc::default() })
     }
 
     /// The pause that the authority has wanted just now, when it refused a request.
@@ -78,9 +78,9 @@ impl AuthorityClient {
     ///
     /// # Errors
     /// When there is no answer.
-    pub async fn status(self, url: &str) -> Result<StatusCode, BoxError> {
+    pub async fn status(&self, url: &str) -> Result<StatusCode, BoxError> {
         let request = Request::get(url).body(Full::default())?;
-        self.send(request).await.map(|response| response.status())
+        self.clone().send(request).await.map(|response| response.status())
     }
 
     async fn send(self, request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, BoxError> {
@@ -128,7 +128,7 @@ impl AuthorityClient {
     }
 }
 
-impl HttpClient for AuthorityClient {
+impl HttpClient for HttpsClient {
     fn request(
         &self,
         request: Request<BodyWrapper<Bytes>>,
