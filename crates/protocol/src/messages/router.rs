@@ -79,10 +79,10 @@ pub enum ToRouter {
     /// Use these certificates for new connections of the listeners. Descriptors: the certificates, as in
     /// [`ToRouter::Configure`].
     ReplaceCertificates,
-    /// Use these certificates for names that are not in the configuration (`on_demand`): in place of all former ones, or
-    /// besides them. Descriptors: a JSON object of names and PEM bundles.
+    /// Use these certificates for names that are not in the configuration (`on_demand`). Descriptors: a JSON object of names
+    /// and PEM bundles, with `null` for a name that has no certificate any more.
     OnDemandCertificates {
-        /// Whether there are no others.
+        /// Whether they are all, or only the changes.
         all: bool,
     },
     /// There is no certificate for a name for now: [`FromRouter::UnknownName`].

@@ -8,7 +8,7 @@ use crate::http1::clock::Clock;
 use crate::http2::connection::PREFACE;
 use crate::net::peer::Peer;
 use crate::net::socket::Socket;
-use crate::net::tls::{self, HTTP_2, HandshakeError, Negotiated};
+use crate::net::tls::{self, HTTP_2, HandshakeError, Negotiated, OnDemandCertificates};
 use crate::net::transport::Transport;
 use crate::report::count;
 use bytes::{Bytes, BytesMut};
@@ -38,14 +38,14 @@ pub async fn greet(
     clock: &Clock,
     transport: Transport,
     peer: &mut Peer,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<(Arc<ServerConfig>, &OnDemandCertificates)>,
     may_know_http2: bool,
 ) -> Client {
     match tls {
         // In a box: a connection keeps the memory of its largest part for as long as it lives.
-        Some(config) => {
+        Some((config, on_demand)) => {
             let began = Instant::now();
-            match Box::pin(shake_hands(clock, transport, config, peer)).await {
+            match Box::pin(shake_hands(clock, transport, config, on_demand, peer)).await {
                 Ok(stream) => {
                     peer.handshake.set(Some((began, Instant::now())));
                     let connection = stream.get_ref().1;
@@ -104,9 +104,10 @@ async fn shake_hands(
     clock: &Clock,
     transport: Transport,
     config: Arc<ServerConfig>,
+    on_demand: &OnDemandCertificates,
     peer: &Peer,
 ) -> Result<TlsStream<Transport>, Option<StatusCode>> {
-    let (reason, status) = match clock.handshake(tls::handshake(transport, config)).await {
+    let (reason, status) = match clock.handshake(tls::handshake(transport, config, on_demand)).await {
         Some(Ok(stream)) => return Ok(stream),
         Some(Err(error)) => {
             let status = matches!(error, HandshakeError::PlainHttp).then_some(StatusCode::BAD_REQUEST);

@@ -2,8 +2,8 @@
 //!
 //! - `router_process`: the control thread, which passes the supervisor's messages on as a `command` to each thread
 //! - `generations`: those that it knows; `prepared`: a configuration that was checked
-//! - `thread`: an event loop, with its `connections`, its `ports` to generations, and its listeners; `client`: the
-//!   beginning of a connection
+//! - `thread`: an event loop, with its listeners and its `ports` to generations
+//! - `serving`: the life of a connection, among the open `connections` of its thread; `client`: its beginning
 
 mod client;
 mod command;
@@ -12,6 +12,7 @@ mod generations;
 mod ports;
 mod prepared;
 mod router_process;
+mod serving;
 mod thread;
 
 use std::process::ExitCode;

@@ -14,7 +14,7 @@ use crate::file_access::{check_standard_error, watch_mounts};
 use crate::net::accept::Listening;
 use crate::net::connection_limit::ConnectionLimit;
 use crate::net::load::Load;
-use crate::net::tls::{CertificatePems, TlsConfigs, challenges};
+use crate::net::tls::{CertificatePems, OnDemandCertificates, OnDemandPems, TlsConfigs, challenges};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::generations::Generations;
 use crate::process::prepared::{PreparedConfiguration, prepare};
@@ -54,6 +54,7 @@ struct RouterProcess {
     listeners: BTreeMap<u64, Arc<Listening>>,
     quic_sockets: BTreeMap<u64, UdpSocket>,
     tls: TlsConfigs,
+    on_demand: Arc<OnDemandCertificates>,
     /// The listeners with TLS of the active configuration, in its order.
     tls_listeners: Vec<u64>,
     upstream_tls: UpstreamTlsConfigs,
@@ -105,6 +106,7 @@ impl RouterProcess {
     ) -> io::Result<RouterProcess> {
         let limit = ConnectionLimit::of_descriptors(descriptors);
         let supervisor = SupervisorLink::new(Arc::clone(control))?;
+        let on_demand = Arc::new(OnDemandCertificates::new(supervisor.clone()));
         let count = boot.threads.max(1);
         let (commands, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let loads: Arc<[Arc<Load>]> = (0..count).map(|_| Arc::new(Load::default())).collect();
@@ -119,6 +121,7 @@ impl RouterProcess {
                 descriptors,
                 counters: Arc::clone(counters),
                 quic_secret: boot.quic_secret,
+                on_demand: Arc::clone(&on_demand),
                 supervisor: supervisor.clone(),
                 commands: receiver,
             };
@@ -132,7 +135,8 @@ impl RouterProcess {
             })?);
         }
         Ok(RouterProcess {
-            tls: TlsConfigs::new(supervisor.clone()),
+            tls: TlsConfigs::new(Arc::clone(&on_demand)),
+            on_demand,
             supervisor,
             control: Arc::clone(control),
             threads,
@@ -198,10 +202,10 @@ impl RouterProcess {
                 }
             }
             ToRouter::OnDemandCertificates { all } => {
-                let pems: CertificatePems = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
-                self.tls.add_on_demand(&pems, all);
+                let pems: OnDemandPems = serde_json::from_str(&read(next(&mut descriptors)?)?)?;
+                self.on_demand.update(&pems, all);
             }
-            ToRouter::NameRefused { name } => self.tls.refuse_on_demand(&name),
+            ToRouter::NameRefused { name } => self.on_demand.refuse(&name),
             ToRouter::ReplaceCertificates => self.replace_certificates(next(&mut descriptors)?)?,
             ToRouter::WorkerStarted { generation, worker } => {
                 self.generations.php.find(generation).iter().for_each(|known| known.worker_started(worker));

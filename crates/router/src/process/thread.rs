@@ -8,53 +8,28 @@
 use crate::backends::fastcgi::FastCgiGeneration;
 use crate::backends::php::{SWEEP, Warming};
 use crate::backends::proxy::HealthChecks;
-use crate::connection::clock::ConnectionClock;
-use crate::connection::rejection::log_closed;
-use crate::dispatch::{self, Dispatcher, View};
-use crate::fastcgi_listener;
-use crate::fastcgi_listener::clock::FastCgiClock;
-use crate::fastcgi_listener::request_body::RequestBody as FastCgiBody;
-use crate::http1;
-use crate::http1::clock::Clock;
-use crate::http2;
-use crate::http2::clock::MultiplexedClock;
-use crate::http2::request_body::RequestBody;
-use crate::http3;
-use crate::http3::clock::QuicClock;
-use crate::http3::listener::{Handshake, QuicListener};
-use crate::http3::request_body::RequestBody as Http3Body;
+use crate::dispatch::View;
+use crate::http3::listener::QuicListener;
 use crate::net::accept::{self, Accepting, Acceptor, Entrance};
 use crate::net::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::net::load::Load;
-use crate::net::peer::Peer;
 use crate::net::shortage::Shortage;
-use crate::net::socket::Socket;
-use crate::net::tls::Negotiated;
-use crate::net::transport::{Accepted, Transport};
-use crate::process::client::{self, Client};
+use crate::net::tls::OnDemandCertificates;
+use crate::net::transport::Accepted;
 use crate::process::command::{Reconfiguration, ThreadCommand};
-use crate::process::connections::{Connections, Registered};
 use crate::process::ports::Ports;
-use crate::report::{ReportOnDrop, SupervisorLink, count, count_lost_lines, count_with, inject, spawn_essential};
-use crate::request::clock::RequestClock;
-use crate::request::incoming::IncomingBody;
-use crate::request::record::numbers::RequestNumbers;
-use bytes::Bytes;
+use crate::process::serving::Serving;
+use crate::report::{ReportOnDrop, SupervisorLink, count_lost_lines, count_with, inject, spawn_essential};
 use howdah_channel::Counters;
 use howdah_config::Listener;
-use howdah_metrics::labels::{Cause, NameId};
-use howdah_metrics::layout::Scalar;
 use howdah_metrics::recorder::Recorder;
 use howdah_protocol::messages::router::FromRouter;
-use hyper::body::Incoming;
-use hyper::{Request, StatusCode};
 use nix::sys::resource::{Resource, getrlimit};
 use rustix::io::Errno;
 use rustls::ServerConfig;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,6 +52,8 @@ pub struct Setup {
     pub counters: Arc<Counters>,
     /// By which it recognizes what another router has issued to clients of QUIC.
     pub quic_secret: [u8; 32],
+    /// The certificates that handshakes may wait for.
+    pub on_demand: Arc<OnDemandCertificates>,
     /// Receives reports of the thread.
     pub supervisor: SupervisorLink,
     /// Its commands.
@@ -86,8 +63,7 @@ pub struct Setup {
 /// A thread's state, for the tasks on it.
 struct Thread {
     index: usize,
-    dispatcher: Rc<Dispatcher>,
-    connections: Connections,
+    serving: Rc<Serving>,
     ports: Ports,
     /// The checks of servers, on the first thread.
     health_checks: HealthChecks,
@@ -95,23 +71,16 @@ struct Thread {
     warming: RefCell<HashMap<u64, Warming>>,
     /// The listeners, by number.
     accepting: RefCell<HashMap<u64, Accepting<Arc<ReportOnDrop>>>>,
-    /// The sockets of QUIC that this thread has, by listener.
-    quic_listeners: RefCell<HashMap<u64, QuicListener>>,
     quic_secret: [u8; 32],
-    draining: Cell<bool>,
     /// Makes the event loop run another round instead of sleeping.
     stay_awake: Notify,
     all_threads: Vec<mpsc::UnboundedSender<ThreadCommand>>,
     loads: Arc<[Arc<Load>]>,
-    limit: Arc<ConnectionLimit>,
     descriptors: u64,
     /// The last time that a connection could not be accepted.
     shortage: Cell<Option<Shortage>>,
     supervisor: SupervisorLink,
 }
-
-/// Counts an event when it is dropped.
-struct CountsOnDrop(Scalar);
 
 /// The index of the thread that checks the servers of upstreams and idle workers of RoadRunner: nothing is checked by two.
 const CHECKING_THREAD: usize = 0;
@@ -151,19 +120,19 @@ async fn serve(setup: Setup) {
     count_with(Recorder::new(Arc::clone(&setup.counters), setup.index));
     let thread = Rc::new(Thread {
         index: setup.index.into(),
-        dispatcher: Rc::default(),
-        connections: Connections::default(),
+        serving: Rc::new(Serving::new(
+            Arc::clone(&setup.loads[usize::from(setup.index)]),
+            setup.limit,
+            setup.on_demand,
+        )),
         ports: Ports::new(setup.index),
         health_checks: HealthChecks::default(),
         warming: RefCell::default(),
         accepting: RefCell::default(),
-        quic_listeners: RefCell::default(),
         quic_secret: setup.quic_secret,
-        draining: Cell::new(false),
         stay_awake: Notify::new(),
         all_threads: setup.all_threads,
         loads: setup.loads,
-        limit: setup.limit,
         descriptors: setup.descriptors,
         shortage: Cell::new(None),
         supervisor: setup.supervisor,
@@ -173,27 +142,27 @@ async fn serve(setup: Setup) {
     spawn_essential(run_on_request(Rc::clone(&thread)));
 
     let mut commands = setup.commands;
-    while !thread.draining.get() {
+    while !thread.serving.draining.get() {
         let Some(command) = commands.recv().await else { break };
         thread.handle(command);
     }
     loop {
         // Connections that another thread accepted before it received the drain, and deaths of workers, still come.
         tokio::select! {
-            () = thread.connections.all_closed(), if !thread.connections.is_empty() => {}
+            () = thread.serving.connections.all_closed(), if !thread.serving.connections.is_empty() => {}
             Some(command) = commands.recv() => thread.handle(command),
             () = tokio::time::sleep(DRAIN_CHECK) => {
-                if thread.connections.is_empty() {
+                if thread.serving.connections.is_empty() {
                     break;
                 }
             }
         }
     }
-    let quic_listeners = thread.quic_listeners.take();
+    let quic_listeners = thread.serving.quic_listeners.take();
     for listener in quic_listeners.values() {
         listener.sent_last_packets().await;
     }
-    thread.dispatcher.access_log.borrow_mut().flush();
+    thread.serving.dispatcher.access_log.borrow_mut().flush();
     CURRENT.with_borrow_mut(Option::take);
 }
 
@@ -211,166 +180,18 @@ async fn sweep(thread: Rc<Thread>) {
     for round in 0_u64.. {
         ticks.tick().await;
         inject("sweep", &format!("sweep {round}"));
-        thread.dispatcher.views.sweep();
+        let dispatcher = &thread.serving.dispatcher;
+        dispatcher.views.sweep();
         thread.ports.sweep();
-        thread.dispatcher.proxy.sweep();
+        dispatcher.proxy.sweep();
         count_lost_lines();
-        let view = thread.dispatcher.views.active();
+        let view = dispatcher.views.active();
         if thread.index == CHECKING_THREAD {
             view.roadrunner_generations().for_each(|generation| generation.retire_idle(Instant::now().into()));
         }
         view.fastcgi_generations().for_each(FastCgiGeneration::sweep);
-        thread.connections.check(&view.configuration().settings.http);
+        thread.serving.connections.check(&view.configuration().settings.http);
     }
-}
-
-/// Serves a connection to its end.
-async fn serve_connection(thread: &Rc<Thread>, accepted: Accepted, entrance: Entrance) {
-    let Entrance { listener, tls, permit: _permit } = entrance;
-    let Ok(mut peer) = Peer::of(&accepted, listener) else { return };
-    let view = thread.dispatcher.views.of_listener(listener);
-    if let Some(fastcgi) = view.listener(listener).and_then(|listener| listener.fastcgi.as_ref()) {
-        let is_allowed = fastcgi.allows(accepted.remote());
-        drop(view);
-        if !is_allowed {
-            return log_closed(&peer, "it is not one of \"allowed_clients\" of the FastCGI listener");
-        }
-        let Ok(transport) = Transport::new(accepted) else { return };
-        return Box::pin(serve_fastcgi(thread, transport, peer)).await;
-    }
-    drop(view);
-    let Ok(transport) = Transport::new(accepted) else { return };
-    let clock = Rc::new(Clock::new(Arc::clone(thread.load()), listener, thread.is_draining(listener)));
-    let registered = thread.connections.register(Rc::clone(&clock) as Rc<dyn ConnectionClock>);
-    let remote_addr = Rc::clone(&peer.remote_addr);
-    let dispatcher = &thread.dispatcher;
-    let view = dispatcher.views.of_listener(listener);
-    let may_know_http2 = tls.is_none() && view.listener(listener).is_some_and(|listener| listener.http2);
-    drop(view);
-    let status = match client::greet(&clock, transport, &mut peer, tls, may_know_http2).await {
-        Client::Ended(status) => status,
-        Client::Http1(socket, read_before) => {
-            let answer = |peer, clock: Rc<Clock>, request: Request<Incoming>| {
-                inject("connection", request.uri().path());
-                let request = request.map(|body| IncomingBody::of_http1(body, &clock));
-                dispatch::answer(Rc::clone(dispatcher), peer, RequestClock::Http1(clock), request)
-            };
-            http1::connection::serve(clock, socket, read_before, Rc::new(peer), answer).await
-        }
-        Client::Http2(socket, read_before) => {
-            drop(clock);
-            let serving = Box::pin(serve_http2(thread, &registered, socket, read_before, peer));
-            serving.await
-        }
-    };
-    if let Some(status) = status {
-        let bad_request = RequestNumbers::default();
-        bad_request.refuse(Cause::BadRequest);
-        bad_request.count(NameId::NONE, "", status, Instant::now());
-        let view = dispatcher.views.active();
-        let log = dispatcher.log_sink(view.configuration());
-        if let Some(entry) = log.and_then(|log| log.entry_without_request(&remote_addr, status)) {
-            entry.write();
-        }
-    }
-}
-
-/// Returns the status for the access log, if the connection ended with bytes that are no request.
-async fn serve_http2(
-    thread: &Rc<Thread>,
-    registered: &Registered<'_>,
-    socket: Socket,
-    read_before: Bytes,
-    peer: Peer,
-) -> Option<StatusCode> {
-    let listener = peer.listener;
-    let (clock, max_concurrent_streams) = {
-        let view = thread.dispatcher.views.of_listener(listener);
-        let http = &view.configuration().settings.http;
-        let is_draining = thread.is_draining(listener);
-        let clock = MultiplexedClock::new(Arc::clone(thread.load()), listener, is_draining, http);
-        (Rc::new(clock), http.http2.max_concurrent_streams)
-    };
-    registered.replace(Rc::clone(&clock) as Rc<dyn ConnectionClock>);
-    let dispatcher = Rc::clone(&thread.dispatcher);
-    let answer = move |peer, clock, request: Request<RequestBody>| {
-        inject("connection", request.uri().path());
-        let request = request.map(IncomingBody::of_http2);
-        dispatch::answer(Rc::clone(&dispatcher), peer, RequestClock::Http2(clock), request)
-    };
-    http2::connection::serve(clock, socket, read_before, Rc::new(peer), max_concurrent_streams, answer).await
-}
-
-/// Serves a connection of QUIC, from its handshake to its end.
-async fn serve_http3(
-    thread: Rc<Thread>,
-    handshake: Handshake,
-    local: SocketAddr,
-    listener: u64,
-    _permit: ConnectionPermit,
-) {
-    let _open = thread.load().connection_began();
-    count(Scalar::Accepted);
-    let _closed = CountsOnDrop(Scalar::Closed);
-    let (client, began) = (handshake.remote(), Instant::now());
-    let (connection, completion) = match handshake.begin().await {
-        Ok(begun) => begun,
-        Err(reason) => {
-            count(Scalar::TlsFailed);
-            return tracing::debug!(%client, reason, "a QUIC handshake failed");
-        }
-    };
-    let local = SocketAddr::new(connection.local_ip().unwrap_or(local.ip()), local.port());
-    let negotiated = Negotiated::of_quic(connection.peer_identity());
-    let peer = Peer::of_quic(client, local, negotiated, listener);
-    peer.handshake.set(Some((began, Instant::now())));
-    let clock = {
-        let view = thread.dispatcher.views.of_listener(listener);
-        let is_draining = thread.is_draining(listener) || !thread.quic_listeners.borrow().contains_key(&listener);
-        let http = &view.configuration().settings.http;
-        // Without a completion to wait for, the handshake is complete.
-        let is_confirmed = completion.is_none();
-        Rc::new(QuicClock::new(Arc::clone(thread.load()), listener, is_draining, is_confirmed, http))
-    };
-    match completion {
-        None => count(Scalar::Tls13),
-        Some(completion) => {
-            let clock = Rc::clone(&clock);
-            spawn_local(async move {
-                match completion.complete().await {
-                    Ok(()) => {
-                        count(Scalar::Tls13);
-                        clock.confirm();
-                    }
-                    Err(reason) => {
-                        count(Scalar::TlsFailed);
-                        tracing::debug!(%client, reason, "a QUIC handshake failed");
-                    }
-                }
-            });
-        }
-    }
-    let _registered = thread.connections.register(Rc::clone(&clock) as Rc<dyn ConnectionClock>);
-    let dispatcher = Rc::clone(&thread.dispatcher);
-    let answer = move |peer, clock, request: Request<Http3Body>| {
-        inject("connection", request.uri().path());
-        let request = request.map(IncomingBody::of_http3);
-        dispatch::answer(Rc::clone(&dispatcher), peer, RequestClock::Http3(clock), request)
-    };
-    http3::connection::serve(clock, connection, client, peer, answer).await;
-}
-
-async fn serve_fastcgi(thread: &Rc<Thread>, transport: Transport, peer: Peer) {
-    let listener = peer.listener;
-    let clock = Rc::new(FastCgiClock::new(Arc::clone(thread.load()), listener, thread.is_draining(listener)));
-    let _registered = thread.connections.register(Rc::clone(&clock) as Rc<dyn ConnectionClock>);
-    let dispatcher = Rc::clone(&thread.dispatcher);
-    let answer = move |peer, clock, request: Request<FastCgiBody>| {
-        inject("connection", request.uri().path());
-        let request = request.map(IncomingBody::of_fastcgi);
-        dispatch::answer(Rc::clone(&dispatcher), peer, RequestClock::FastCgi(clock), request)
-    };
-    fastcgi_listener::connection::serve(clock, transport, peer, thread.limit.max(), answer).await;
 }
 
 fn has_early_data(listener: Option<&Listener>) -> bool {
@@ -387,24 +208,8 @@ fn configure_quic(listener: &QuicListener, tls: &ServerConfig, streams: u32, ear
 // === impl Thread ===
 
 impl Thread {
-    fn load(&self) -> &Arc<Load> {
-        &self.loads[self.index]
-    }
-
-    /// Whether connections of this listener end as soon as their requests are answered.
-    fn is_draining(&self, listener: u64) -> bool {
-        self.draining.get() || !self.dispatcher.views.has_listener(listener)
-    }
-
-    fn spawn(self: &Rc<Self>, accepted: Accepted, entrance: Entrance) {
-        let open = self.load().connection_began();
-        let thread = Rc::clone(self);
-        spawn_local(async move {
-            let _open = open;
-            count(Scalar::Accepted);
-            let _closed = CountsOnDrop(Scalar::Closed);
-            serve_connection(&thread, accepted, entrance).await;
-        });
+    fn spawn(&self, accepted: Accepted, entrance: Entrance) {
+        spawn_local(Rc::clone(&self.serving).serve(accepted, entrance));
     }
 
     fn handle(self: &Rc<Self>, command: ThreadCommand) {
@@ -415,9 +220,9 @@ impl Thread {
                 let accepting = self.accepting.borrow();
                 let known = configs.iter().filter_map(|(id, config)| Some((accepting.get(id)?, config)));
                 known.for_each(|(accepting, config)| accepting.set_tls(Some(Arc::clone(config))));
-                let view = self.dispatcher.views.active();
+                let view = self.serving.dispatcher.views.active();
                 let streams = view.configuration().settings.http.http2.max_concurrent_streams;
-                let quic_listeners = self.quic_listeners.borrow();
+                let quic_listeners = self.serving.quic_listeners.borrow();
                 let known = configs.iter().filter_map(|(id, config)| Some((id, quic_listeners.get(id)?, config)));
                 known.for_each(|(id, listener, config)| {
                     configure_quic(listener, config, streams, has_early_data(view.listener(*id)));
@@ -434,29 +239,29 @@ impl Thread {
                 }
             }),
             ThreadCommand::Drop(report) => drop(report),
-            ThreadCommand::ReopenLog(file) => self.dispatcher.access_log.borrow_mut().reopen(file),
+            ThreadCommand::ReopenLog(file) => self.serving.dispatcher.access_log.borrow_mut().reopen(file),
             ThreadCommand::Drain => {
-                self.draining.set(true);
+                self.serving.draining.set(true);
                 self.health_checks.stop();
                 self.accepting.borrow_mut().clear();
-                self.quic_listeners.borrow().values().for_each(QuicListener::stop);
-                self.connections.drain(|_| true);
+                self.serving.quic_listeners.borrow().values().for_each(QuicListener::stop);
+                self.serving.connections.drain(|_| true);
             }
         }
     }
 
     fn configure(self: &Rc<Self>, new: &Reconfiguration) {
-        let snapshot = &new.snapshot;
+        let (snapshot, serving) = (&new.snapshot, &self.serving);
         let ports = snapshot.generations.iter().map(|(name, generation)| (name.clone(), self.ports.port(generation)));
         let view = View::new(Arc::clone(snapshot), ports.collect());
         let mut accepting = self.accepting.borrow_mut();
         let removed: Vec<_> = accepting.keys().filter(|id| !new.listeners.contains_key(id)).copied().collect();
-        self.dispatcher.views.activate(view, removed.iter().copied());
-        self.load().configured();
+        serving.dispatcher.views.activate(view, removed.iter().copied());
+        serving.load.configured();
         self.warming.borrow_mut().retain(|id, _| !snapshot.generations.values().any(|named| named.id == *id));
         let destination = snapshot.configuration.access_log.as_ref().map(|log| &log.destination);
-        self.dispatcher.access_log.borrow_mut().open(destination, snapshot.access_log.clone());
-        if self.draining.get() {
+        serving.dispatcher.access_log.borrow_mut().open(destination, snapshot.access_log.clone());
+        if serving.draining.get() {
             return;
         }
         if self.index == CHECKING_THREAD {
@@ -478,8 +283,8 @@ impl Thread {
             }
         }
         self.configure_quic(new);
-        let quic_listeners = self.quic_listeners.borrow();
-        self.connections.drain(|clock| {
+        let quic_listeners = serving.quic_listeners.borrow();
+        serving.connections.drain(|clock| {
             !snapshot.listeners.contains_key(&clock.listener())
                 || clock.is_quic() && !quic_listeners.contains_key(&clock.listener())
         });
@@ -488,7 +293,7 @@ impl Thread {
     /// Opens the sockets of QUIC that this thread has in this configuration, and stops the others. Each listener's socket
     /// belongs to one thread.
     fn configure_quic(self: &Rc<Self>, new: &Reconfiguration) {
-        let mut listeners = self.quic_listeners.borrow_mut();
+        let mut listeners = self.serving.quic_listeners.borrow_mut();
         listeners.retain(|id, listener| {
             let is_kept = new.quic_sockets.contains_key(id);
             if !is_kept {
@@ -510,9 +315,9 @@ impl Thread {
             match opened.and_then(|listener| Ok((listener.local_addr()?, listener))) {
                 Ok((local, mut listener)) => {
                     configure_quic(&listener, tls, streams, early_data);
-                    let (thread, id) = (Rc::clone(self), *id);
-                    let permitting = Rc::clone(self);
-                    let serve = move |handshake, permit| serve_http3(Rc::clone(&thread), handshake, local, id, permit);
+                    let (serving, id) = (Rc::clone(&self.serving), *id);
+                    let permitting = Rc::clone(&serving);
+                    let serve = move |handshake, permit| Rc::clone(&serving).serve_quic(handshake, local, id, permit);
                     spawn_essential(listener.accept(move || permitting.permit(), serve));
                     listeners.insert(id, listener);
                 }
@@ -522,27 +327,16 @@ impl Thread {
     }
 
     fn prepare_to_sleep(&self) {
-        self.dispatcher.access_log.borrow_mut().flush();
+        self.serving.dispatcher.access_log.borrow_mut().flush();
         if !self.ports.prepare_to_sleep() {
             self.stay_awake.notify_one();
         }
     }
 }
 
-impl Drop for CountsOnDrop {
-    fn drop(&mut self) {
-        count(self.0);
-    }
-}
-
 impl Acceptor for Thread {
-    /// At the limit, some connections that wait for another request are closed.
     fn permit(&self) -> Option<ConnectionPermit> {
-        let permit = self.limit.acquire();
-        if permit.is_none() {
-            self.connections.make_room();
-        }
-        permit
+        self.serving.permit()
     }
 
     /// Another process of the same user may have lowered the limit of descriptors (prlimit). If that lasts, connections
@@ -567,7 +361,7 @@ impl Acceptor for Thread {
     fn take(self: &Rc<Self>, accepted: Accepted, entrance: Entrance) {
         self.shortage.set(None);
         let load = |n: usize| self.loads[n].connections();
-        let configurations = self.load().configurations();
+        let configurations = self.serving.load.configurations();
         let least = (0..self.loads.len())
             .filter(|n| self.loads[*n].configurations() >= configurations)
             .fold(self.index, |least, n| if load(n) < load(least) { n } else { least });

@@ -329,7 +329,7 @@ impl Control {
 
     /// When [`Self::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let Runtime { generations, router, exporter, stage, acme, certificates, .. } = &self.runtime;
+        let Runtime { generations, router, exporter, stage, acme, .. } = &self.runtime;
         // A change in progress comes first.
         let retry_at = self.changes.retry_at().filter(|_| self.is_idle());
         let deadlines = [
@@ -339,7 +339,7 @@ impl Control {
             stage.deadline(),
             self.changes.next_deadline(),
             retry_at,
-            acme.next_deadline(certificates, Instant::now()),
+            acme.next_deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }

@@ -4,7 +4,7 @@
 
 use crate::net::tls::challenges;
 use crate::net::tls::clients::ClientIdentity;
-use crate::net::tls::on_demand;
+use crate::net::tls::on_demand::OnDemandCertificates;
 use crate::net::transport::Transport;
 use crate::product;
 use howdah_config::CipherSuite;
@@ -53,6 +53,7 @@ const PLAIN_REQUEST_BYTES: u64 = 1 << 20;
 pub async fn handshake(
     mut transport: Transport,
     config: Arc<ServerConfig>,
+    on_demand: &OnDemandCertificates,
 ) -> Result<TlsStream<Transport>, HandshakeError> {
     let first = transport.peek().await.map_err(HandshakeError::Failed)?;
     // A record of TLS begins with 22, one of SSL 2 with a set bit, a request with the letters of its method.
@@ -61,7 +62,7 @@ pub async fn handshake(
         let _ = refuse_plain_http(&mut transport).await;
         return Err(HandshakeError::PlainHttp);
     }
-    if !challenges::expects_handshake() && !on_demand::is_active() {
+    if !challenges::expects_handshake() && !on_demand.is_active() {
         return TlsAcceptor::from(config).accept(transport).await.map_err(HandshakeError::Failed);
     }
     let started = LazyConfigAcceptor::new(Acceptor::default(), transport).await.map_err(HandshakeError::Failed)?;
@@ -69,7 +70,7 @@ pub async fn handshake(
         None => {
             if let Some(name) = started.client_hello().server_name().map(str::to_owned) {
                 let has_certificate = || config.cert_resolver.resolve(started.client_hello()).is_some();
-                on_demand::wait_until(&name, has_certificate).await;
+                on_demand.wait_until(&name, has_certificate).await;
             }
             started.into_stream(config).await.map_err(HandshakeError::Failed)
         }

@@ -23,11 +23,10 @@ mod tickets;
 
 pub use certificates::{CertificatePems, certified_key};
 pub use handshake::{HandshakeError, Negotiated, handshake};
+pub use on_demand::{OnDemandCertificates, OnDemandPems};
 pub use sessions::SessionCache;
 
-use crate::report::SupervisorLink;
 use howdah_config::{CipherSuite, Configuration, KeyExchangeGroup, Tickets, Tls, TlsPolicy, TlsVersions};
-use on_demand::OnDemandCertificates;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, ring as provider};
@@ -65,19 +64,9 @@ const HTTP_1_1: &[u8] = b"http/1.1";
 // === impl TlsConfigs ===
 
 impl TlsConfigs {
-    /// Without listeners. Names on demand are reported to the supervisor.
-    pub fn new(supervisor: SupervisorLink) -> TlsConfigs {
-        TlsConfigs { active: Vec::new(), on_demand: Arc::new(OnDemandCertificates::new(supervisor)) }
-    }
-
-    /// There is no certificate for this name on demand for now.
-    pub fn refuse_on_demand(&self, name: &str) {
-        on_demand::refuse(name);
-    }
-
-    /// Uses these certificates for names on demand: instead of the former ones, or besides them.
-    pub fn add_on_demand(&self, pems: &CertificatePems, all: bool) {
-        self.on_demand.add(pems, all);
+    /// Without listeners. The certificates on demand are those that the handshakes wait for.
+    pub fn new(on_demand: Arc<OnDemandCertificates>) -> TlsConfigs {
+        TlsConfigs { active: Vec::new(), on_demand }
     }
 
     /// The settings of each listener, in the order of the configuration; `None` for a listener without TLS.
@@ -106,7 +95,7 @@ impl TlsConfigs {
         self.active = active;
         let has_names_on_demand =
             |entry: &ListenerTls| entry.tls.acme.as_ref().is_some_and(|acme| acme.on_demand.is_some());
-        on_demand::set_active(self.active.iter().any(has_names_on_demand));
+        self.on_demand.set_active(self.active.iter().any(has_names_on_demand));
         Ok(configs)
     }
 

@@ -11,13 +11,21 @@ use rustls::crypto::ring;
 use rustls::sign::CertifiedKey;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+
+/// Certificates with their keys, as PEM, by name; `None` for a name that has none any more.
+pub type OnDemandPems = BTreeMap<String, Option<String>>;
 
 /// The certificates, for all listeners and threads.
 #[derive(Debug, Default)]
 pub struct OnDemandCertificates {
+    /// Whether a listener has names on demand.
+    is_active: AtomicBool,
     by_name: RwLock<HashMap<String, Arc<CertifiedKey>>>,
+    reported: Mutex<ReportedNames>,
+    /// The number of handshakes that wait.
+    waiting: AtomicUsize,
     /// `None` in a unit test.
     supervisor: Option<SupervisorLink>,
 }
@@ -27,12 +35,7 @@ pub struct OnDemandCertificates {
 struct ReportedNames(HashMap<String, (Instant, bool)>);
 
 /// A handshake that waits.
-struct Waiting;
-
-/// Whether a listener has names on demand.
-static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
-static WAITING: AtomicUsize = AtomicUsize::new(0);
-static REPORTED: LazyLock<Mutex<ReportedNames>> = LazyLock::new(Mutex::default);
+struct Waiting<'c>(&'c AtomicUsize);
 
 /// How long a name is not reported again.
 const REPORT_AGAIN: Duration = Duration::from_secs(10);
@@ -51,21 +54,39 @@ impl OnDemandCertificates {
         OnDemandCertificates { supervisor: Some(supervisor), ..OnDemandCertificates::default() }
     }
 
-    /// Uses these certificates: instead of the former ones, or besides them. Unusable ones are logged.
-    pub fn add(&self, pems: &BTreeMap<String, String>, all: bool) {
+    /// Sets whether a listener has names on demand.
+    pub fn set_active(&self, is_active: bool) {
+        self.is_active.store(is_active, Ordering::Release);
+    }
+
+    /// Whether a listener has names on demand.
+    pub fn is_active(&self) -> bool {
+        self.is_active.load(Ordering::Acquire)
+    }
+
+    /// Uses these certificates: instead of the former ones, or besides them; a name without one has none any more. Unusable
+    /// ones are logged.
+    pub fn update(&self, pems: &OnDemandPems, all: bool) {
         let provider = ring::default_provider();
-        let mut keys = HashMap::with_capacity(pems.len());
-        for (name, pem) in pems {
-            match certified_key(pem, &provider) {
-                Ok(key) => drop(keys.insert(name.clone(), Arc::new(key))),
-                Err(problem) => tracing::error!("the certificate of {name} cannot be used: {problem}"),
+        let usable = |name: &str, pem: &Option<String>| match certified_key(pem.as_deref()?, &provider) {
+            Ok(key) => Some(Arc::new(key)),
+            Err(problem) => {
+                tracing::error!("the certificate of {name} cannot be used: {problem}");
+                None
             }
-        }
+        };
+        let keys: Vec<_> = pems.iter().map(|(name, pem)| (name, pem, usable(name, pem))).collect();
         let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
         if all {
-            *by_name = keys;
-        } else {
-            by_name.extend(keys);
+            by_name.clear();
+        }
+        for (name, pem, key) in keys {
+            match (key, pem) {
+                (Some(key), _) => drop(by_name.insert(name.clone(), key)),
+                (None, None) => drop(by_name.remove(name)),
+                // The former one may still be valid.
+                (None, Some(_)) => {}
+            }
         }
     }
 
@@ -73,12 +94,34 @@ impl OnDemandCertificates {
     pub fn certificate(&self, name: &str) -> Option<Arc<CertifiedKey>> {
         let found = self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         if found.is_none()
-            && reported().is_due(name, Instant::now())
+            && self.reported().is_due(name, Instant::now())
             && let Some(supervisor) = &self.supervisor
         {
             supervisor.send(&FromRouter::UnknownName { name: name.to_owned() });
         }
         found
+    }
+
+    /// There is no certificate for a name for now.
+    pub fn refuse(&self, name: &str) {
+        self.reported().refuse(name);
+    }
+
+    /// Waits until a handshake has a certificate, but not for long, not with many others, and not for a name that is refused.
+    pub async fn wait_until(&self, name: &str, has_certificate: impl Fn() -> bool) {
+        if has_certificate() {
+            return;
+        }
+        let Some(_waiting) = Waiting::begin(&self.waiting) else { return };
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end && self.reported().is_hopeful(&name) && !has_certificate() {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    fn reported(&self) -> MutexGuard<'_, ReportedNames> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -113,50 +156,19 @@ impl ReportedNames {
     }
 }
 
-fn reported() -> MutexGuard<'static, ReportedNames> {
-    REPORTED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// There is no certificate for a name for now.
-pub fn refuse(name: &str) {
-    reported().refuse(name);
-}
-
-/// Whether a listener has names on demand.
-pub fn is_active() -> bool {
-    IS_ACTIVE.load(Ordering::Acquire)
-}
-
-/// Sets whether a listener has names on demand.
-pub fn set_active(is_active: bool) {
-    IS_ACTIVE.store(is_active, Ordering::Release);
-}
-
-/// Waits until a handshake has a certificate, but not for long, not with many others, and not for a name that is refused.
-pub async fn wait_until(name: &str, has_certificate: impl Fn() -> bool) {
-    if has_certificate() {
-        return;
-    }
-    let Some(_waiting) = Waiting::begin() else { return };
-    let name = name.trim_end_matches('.').to_ascii_lowercase();
-    let end = Instant::now() + PATIENCE;
-    while Instant::now() < end && reported().is_hopeful(&name) && !has_certificate() {
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
-}
-
 // === impl Waiting ===
 
-impl Waiting {
-    fn begin() -> Option<Waiting> {
+impl Waiting<'_> {
+    /// One more, unless there are enough.
+    fn begin(waiting: &AtomicUsize) -> Option<Waiting<'_>> {
         let more = |waiting| (waiting < MAX_WAITING).then_some(waiting + 1);
-        WAITING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Waiting)
+        waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Waiting(waiting))
     }
 }
 
-impl Drop for Waiting {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        WAITING.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -186,9 +198,29 @@ mod tests {
 
     #[test]
     fn handshakes_that_wait_have_a_limit() {
-        let waiting: Vec<_> = (0..2 * MAX_WAITING).filter_map(|_| Waiting::begin()).collect();
+        let number = AtomicUsize::new(0);
+        let waiting: Vec<_> = (0..2 * MAX_WAITING).filter_map(|_| Waiting::begin(&number)).collect();
         assert_eq!(waiting.len(), MAX_WAITING);
         drop(waiting);
-        assert!(Waiting::begin().is_some());
+        assert!(Waiting::begin(&number).is_some());
+    }
+
+    #[test]
+    fn a_change_leaves_the_other_certificates() {
+        let pem = |name: &str| {
+            let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+            Some(made.cert.pem() + &made.signing_key.serialize_pem())
+        };
+        let pems = |entries: &[(&str, Option<String>)]| -> OnDemandPems {
+            entries.iter().map(|(name, pem)| ((*name).to_owned(), pem.clone())).collect()
+        };
+        let certificates = OnDemandCertificates::default();
+        let names = || ["a", "b", "c", "d"].map(|name| certificates.certificate(name).is_some());
+        certificates.update(&pems(&[("a", pem("a")), ("b", pem("b")), ("d", None)]), true);
+        assert_eq!(names(), [true, true, false, false]);
+        certificates.update(&pems(&[("a", None), ("b", Some("no PEM".to_owned())), ("c", pem("c"))]), false);
+        assert_eq!(names(), [false, true, true, false]);
+        certificates.update(&pems(&[("a", pem("a"))]), true);
+        assert_eq!(names(), [true, false, false, false]);
     }
 }

@@ -168,11 +168,9 @@ impl Certificates {
         self.issued_storage.as_ref().map_or(Ok(()), |storage| storage.remove_certificate(domain))
     }
 
-    /// The issued certificates of these domains, for a router: a JSON object of PEM texts by domain, with the keys.
-    pub fn issued_for_router<'n>(&self, domains: impl Iterator<Item = &'n str>) -> String {
-        let texts: BTreeMap<_, _> =
-            domains.filter_map(|domain| Some((domain, self.issued.get(domain)?.bundle.pem()))).collect();
-        serde_json::json!(texts).to_string()
+    /// The issued certificate of this domain, with its key, as PEM.
+    pub fn issued_pem(&self, domain: &str) -> Option<&str> {
+        self.issued.get(domain).map(|issued| issued.bundle.pem())
     }
 
     /// The accounts at authorities.

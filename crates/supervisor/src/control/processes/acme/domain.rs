@@ -1,12 +1,13 @@
 //! One domain: what is known of its certificate, and when it is the turn of the next attempt.
 
+use super::clock::seconds_since_1970;
 use crate::policy::renewal::{Attempt, KnownTime, Validity, at_least, pause_after, pause_after_success, renewal_time};
 use crate::store::certificates::IssuedCertificate;
 use howdah_config::{AcmeAuthority, AcmeChallenge, AcmeIssuance};
 use howdah_protocol::messages::acme::OrderFailure;
 use howdah_protocol::test_time::divided_for_acme;
 use std::hash::{BuildHasher, RandomState};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// A domain whose certificate howdah obtains.
 #[derive(Debug)]
@@ -195,12 +196,6 @@ impl ManagedDomain {
         self.known = Some((now, KnownTime::of_issued(validity, seconds_since_1970())));
         self.chance = chance();
     }
-}
-
-/// Seconds since 1970, of the clock of the wall.
-pub fn seconds_since_1970() -> i64 {
-    let elapsed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX)
 }
 
 fn challenge_named(name: &str) -> Option<AcmeChallenge> {

@@ -1,30 +1,34 @@
 //! Certificates by themselves: which domains need one, the orders under way, and the challenges that the router answers.
 //!
-//! The supervisor decides, stores and passes on; [`process`] talks to the authorities. Each [`domain`] has one certificate
+//! The supervisor decides, stores and passes on; a process of its own talks to the authorities. Each domain has one certificate
 //! for all listeners. Until the first one is issued, the router has a temporary one. A failure is logged with its remedy,
-//! and the next attempt follows after a pause; what serves goes on with what it has. Clients may ask for further names:
-//! [`names`] passes them on, [`on_demand`] decides which of them are asked for. The router gives the [`answers`] to the
-//! authorities' challenges; [`status`] is for `GET /status`.
+//! and the next attempt follows after a pause; what serves goes on with what it has.
+//!
+//! - `domain`: what is known of one certificate, and when it is the turn of the next attempt
+//! - `orders`: from the attempt to the certificate
+//! - `answers`: the router gives them to the authorities' challenges
+//! - `on_demand`: names that clients ask for, and the configuration does not have
+//! - `clock`: the clock of this machine may jump
+//! - `process`: its start, its messages, its end
+//! - `status`: for `GET /status`
 
 mod answers;
+mod clock;
 mod domain;
-mod names;
 mod on_demand;
+mod orders;
 mod process;
 mod status;
 
 pub use status::DomainStatus;
 
 use crate::os::identity::UserAccount;
-use crate::policy::renewal;
-use crate::store::certificates::{CertificateOrigin, Certificates, IssuedCertificate, StoredAccount, time_text};
+use crate::store::certificates::{Certificates, StoredAccount};
 use answers::Answers;
-use domain::{ManagedDomain, Permission, seconds_since_1970};
-use howdah_config::{AcmeAuthority, AcmeChallenge, AcmeKey, Configuration};
-use howdah_protocol::messages::acme::{
-    CertificateOrder, FailureCause, FromAcme, OrderAuthority, OrderChallenge, OrderFailure, OrderKey, Secret, ToAcme,
-    WindowQuestion,
-};
+use clock::MachineClock;
+use domain::{ManagedDomain, Permission};
+use howdah_config::Configuration;
+use howdah_protocol::messages::acme::{FailureCause, FromAcme, OrderFailure, ToAcme, WindowQuestion};
 use howdah_protocol::test_time::divided_for_acme;
 use on_demand::OnDemandNames;
 use process::AcmeProcess;
@@ -51,20 +55,15 @@ pub struct AcmeControl {
     on_demand: OnDemandNames,
     /// When to try again to store what could not be stored.
     store_at: Option<Instant>,
-    /// Whether the log has that the clock is wrong.
-    has_warned_of_clock: bool,
-    /// The clocks at the last look: the monotonic one, and that of the wall.
-    last_look: (Instant, i64),
+    clock: MachineClock,
+    /// When [`Self::on_time`] has something to do: known when it has looked at all domains. After a change, at once.
+    wake_at: Option<Instant>,
 }
 
 /// The most orders at a time; the others wait.
 const ORDERS_AT_ONCE: usize = 8;
 /// The same for names on demand, so that strangers do not delay the configured names.
 const ORDERS_ON_DEMAND_AT_ONCE: usize = 4;
-/// A name on demand without a certificate is given up after this number of rounds.
-const ROUNDS_ON_DEMAND: u32 = 3;
-/// The process has its own deadline, which is shorter.
-const ORDER_PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// How long the process is kept without orders.
 const KEPT_IDLE: Duration = Duration::from_secs(10);
 /// How often the wall clock is looked at: it may jump.
@@ -88,8 +87,8 @@ impl AcmeControl {
             has_new_certificates: false,
             on_demand: OnDemandNames::new(),
             store_at: None,
-            has_warned_of_clock: false,
-            last_look: (Instant::now(), seconds_since_1970()),
+            clock: MachineClock::new(),
+            wake_at: None,
         }
     }
 
@@ -133,12 +132,12 @@ impl AcmeControl {
                 self.domains.insert(name, domain);
             }
         }
-        if !self.names_on_demand().eq(former_names.iter().map(String::as_str)) {
-            self.on_demand.replace_all();
-        }
+        let names: BTreeSet<String> = self.names_on_demand().map(str::to_owned).collect();
+        names.symmetric_difference(&former_names).for_each(|name| self.on_demand.on_change(name));
         // The process goes on with orders that no domain waits for; their results are ignored.
         let ended = former.into_values().filter_map(|domain| domain.order).map(|(order, _)| order);
         ended.for_each(|order| self.answers.forget(order));
+        self.wake_at = Some(now);
     }
 
     /// The status of each domain.
@@ -152,7 +151,12 @@ impl AcmeControl {
     // Time
 
     /// When [`Self::on_time`] has something to do.
-    pub fn next_deadline(&self, certificates: &Certificates, now: Instant) -> Option<Instant> {
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.wake_at
+    }
+
+    /// The same, from all domains.
+    fn find_deadline(&self, certificates: &Certificates, now: Instant) -> Option<Instant> {
         let has_room = self.orders() < ORDERS_AT_ONCE;
         let has_room_on_demand = has_room && self.orders_on_demand() < ORDERS_ON_DEMAND_AT_ONCE;
         let of_domain = |(name, domain): (&String, &ManagedDomain)| match domain.order {
@@ -181,7 +185,10 @@ impl AcmeControl {
 
     /// Begins the attempts that are due, and ends those that take too long.
     pub fn on_time(&mut self, certificates: &mut Certificates, now: Instant) {
-        self.look_at_clock(now);
+        if self.wake_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.clock.look(!self.domains.is_empty(), now);
         if self.store_at.is_some_and(|at| at <= now) {
             store_again(certificates);
             self.store_at = certificates.has_unstored().then(|| now + divided_for_acme(STORE_AGAIN));
@@ -239,71 +246,7 @@ impl AcmeControl {
             self.process = None;
             self.idle_since = None;
         }
-    }
-
-    fn look_at_clock(&mut self, now: Instant) {
-        let wall = seconds_since_1970();
-        let (at, before) = std::mem::replace(&mut self.last_look, (now, wall));
-        if let Some(jump) = renewal::jump(before, wall, now.saturating_duration_since(at))
-            && !self.domains.is_empty()
-        {
-            let (distance, direction) = (time_span(jump), if jump > 0 { "ahead" } else { "back" });
-            tracing::info!("the clock of this machine has jumped {direction} by {distance}");
-            self.has_warned_of_clock = false;
-        }
-    }
-
-    fn begin_order(&mut self, name: &str, certificates: &Certificates, now: Instant) {
-        let Some(domain) = self.domains.get(name) else { return };
-        let (authority, challenge) = (domain.authority(), domain.challenge());
-        tracing::info!("asking {} for a certificate of {name} ({})", authority.directory, challenge.as_str());
-        let order = self.next_number;
-        let former = certificates.issued(name).filter(|issued| issued.origin.directory == authority.directory);
-        let message = CertificateOrder {
-            order,
-            domain: name.to_owned(),
-            authority: self.order_authority(authority, certificates),
-            contact: domain.issuance.contact.clone(),
-            challenge: match (challenge, &domain.issuance.dns) {
-                (AcmeChallenge::Http, _) => OrderChallenge::Http,
-                (AcmeChallenge::Dns, Some(dns)) => {
-                    OrderChallenge::Dns { command: dns.command.clone(), wait_seconds: dns.wait.as_secs() }
-                }
-                (AcmeChallenge::TlsAlpn | AcmeChallenge::Dns, _) => OrderChallenge::TlsAlpn,
-            },
-            replaces: former.map(|former| former.chain().to_owned()),
-            key: match domain.issuance.key {
-                AcmeKey::P256 => OrderKey::P256,
-                AcmeKey::P384 => OrderKey::P384,
-            },
-        };
-        self.next_number += 1;
-        if let Some(domain) = self.domains.get_mut(name) {
-            domain.order = Some((order, now + ORDER_PATIENCE));
-        }
-        self.send(ToAcme::Obtain(Box::new(message)), now);
-    }
-
-    fn order_authority(&self, authority: &AcmeAuthority, certificates: &Certificates) -> OrderAuthority {
-        let key_id = authority.external_account.as_ref().map(|account| account.key_id.clone());
-        let known = self.accounts.iter().find(|known| known.directory == authority.directory && known.key_id == key_id);
-        OrderAuthority {
-            directory: authority.directory.clone(),
-            roots: authority.roots.as_deref().and_then(|name| certificates.authorities(name)),
-            external_account: authority
-                .external_account
-                .as_ref()
-                .map(|account| Secret((account.key_id.clone(), account.hmac_key.clone()))),
-            credentials: known.map(|known| known.credentials.clone()),
-        }
-    }
-
-    fn orders(&self) -> usize {
-        self.domains.values().filter(|domain| domain.order.is_some()).count()
-    }
-
-    fn orders_on_demand(&self) -> usize {
-        self.domains.values().filter(|domain| domain.order.is_some() && domain.is_on_demand()).count()
+        self.wake_at = self.find_deadline(certificates, now);
     }
 
     // The process
@@ -330,11 +273,12 @@ impl AcmeControl {
     pub fn on_death(&mut self, pid: Pid, end: &str, now: Instant) {
         if self.process.as_ref().is_some_and(|process| process.is_process(pid)) {
             self.on_process_end(end, now);
+            self.wake_at = Some(now);
         }
     }
 
     /// The process is of no use any more.
-    pub fn on_process_end(&mut self, end: &str, now: Instant) {
+    fn on_process_end(&mut self, end: &str, now: Instant) {
         if let Some(process) = self.process.take() {
             process.kill();
         }
@@ -361,6 +305,7 @@ impl AcmeControl {
         self.on_demand = OnDemandNames::new();
         self.answers.clear();
         self.idle_since = None;
+        self.wake_at = None;
         if let Some(process) = self.process.take() {
             process.kill();
         }
@@ -390,6 +335,7 @@ impl AcmeControl {
                 }
             }
         }
+        self.wake_at = Some(now);
     }
 
     fn on_account(&mut self, account: StoredAccount, certificates: &mut Certificates, now: Instant) {
@@ -399,85 +345,15 @@ impl AcmeControl {
                 "the account at {} is lost at the end of howdah if it cannot be stored before: {problem}",
                 account.directory
             );
-            self.store_at.get_or_insert(now + divided_for_acme(STORE_AGAIN));
+            self.store_later(now);
         }
         self.accounts.retain(|known| known.directory != account.directory || known.key_id != account.key_id);
         self.accounts.push(account);
     }
 
-    fn on_obtained(&mut self, order: u64, pem: &str, certificates: &mut Certificates, now: Instant) {
-        self.answers.forget(order);
-        let Some((name, domain)) = self.domain_of(order) else { return };
-        let name = name.clone();
-        let (directory, challenge) = (domain.authority().directory.clone(), domain.challenge());
-        let on_demand = domain.is_on_demand();
-        let origin =
-            CertificateOrigin { directory: directory.clone(), challenge: challenge.as_str().to_owned(), on_demand };
-        match certificates.put_issued(&name, origin, pem) {
-            Ok(warning) => {
-                let Some(validity) = certificates.issued(&name).map(IssuedCertificate::validity) else { return };
-                if let Some(domain) = self.domains.get_mut(&name) {
-                    domain.on_success(validity, now);
-                }
-                if on_demand {
-                    self.on_demand.add_new(&name);
-                } else {
-                    self.has_new_certificates = true;
-                }
-                let until = time_text(validity.until);
-                tracing::info!("{directory} has issued a certificate of {name}, valid until {until}");
-                let difference = renewal::clock_difference(validity, seconds_since_1970());
-                if let Some(ahead) = difference
-                    && !std::mem::replace(&mut self.has_warned_of_clock, true)
-                {
-                    tracing::error!(
-                        "the clock of this machine is {} {} that of {directory}; set it, because one of them is wrong",
-                        time_span(ahead),
-                        if ahead > 0 { "ahead of" } else { "behind" }
-                    );
-                }
-                if let Some(warning) = warning {
-                    tracing::error!(
-                        "the certificate of {name} is used, but lost at the end of howdah if it cannot be stored before: \
-                         {warning}"
-                    );
-                    self.store_at.get_or_insert(now + divided_for_acme(STORE_AGAIN));
-                }
-            }
-            Err(problem) => {
-                let reason = format!("the authority has not sent a certificate that can be used: {problem}");
-                let failure = OrderFailure { cause: FailureCause::Authority, reason, retry_after_seconds: None };
-                self.on_failure(order, &failure, now);
-            }
-        }
-    }
-
-    fn on_failure(&mut self, order: u64, failure: &OrderFailure, now: Instant) {
-        self.answers.forget(order);
-        let found = self.domains.iter_mut().find(|(_, domain)| domain.order.is_some_and(|(known, _)| known == order));
-        let Some((name, domain)) = found else { return };
-        let (directory, challenge) = (domain.authority().directory.clone(), domain.challenge().as_str());
-        let pause = domain.on_failure(failure, now);
-        let next = match pause.as_secs() {
-            0 if pause.is_zero() => {
-                format!("trying {} with {}", domain.authority().directory, domain.challenge().as_str())
-            }
-            0..120 => format!("trying again in {} s", pause.as_secs()),
-            seconds => format!("trying again in {} min", seconds / 60),
-        };
-        let is_hopeless =
-            domain.is_on_demand() && !domain.has_certificate() && domain.failed_rounds >= ROUNDS_ON_DEMAND;
-        let next = if is_hopeless { "giving up this name, which is not in the configuration".to_owned() } else { next };
-        tracing::error!("{directory} has not issued a certificate of {name} ({challenge}): {}; {next}", failure.reason);
-        if is_hopeless {
-            let name = name.clone();
-            self.domains.remove(&name);
-            self.on_demand.on_hopeless(&name, now);
-        }
-    }
-
-    fn domain_of(&self, order: u64) -> Option<(&String, &ManagedDomain)> {
-        self.domains.iter().find(|(_, domain)| domain.order.is_some_and(|(known, _)| known == order))
+    /// Something could not be stored.
+    fn store_later(&mut self, now: Instant) {
+        self.store_at.get_or_insert(now + divided_for_acme(STORE_AGAIN));
     }
 
     // The router
@@ -508,11 +384,129 @@ fn store_again(certificates: &mut Certificates) {
     }
 }
 
-/// A number of seconds, without its sign, in a unit that fits.
-fn time_span(seconds: i64) -> String {
-    const HOUR: u64 = 60 * 60;
-    match seconds.unsigned_abs().saturating_add(HOUR / 2) / HOUR {
-        hours @ 0..48 => format!("{hours} hours"),
-        hours => format!("{} days", (hours + 12) / 24),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::certificates::CertificateOrigin;
+    use howdah_protocol::messages::acme::Secret;
+
+    const SHOP: &str = "shop.example";
+    const BLOG: &str = "blog.example";
+    const ASKED: &str = "asked.example";
+
+    fn configuration() -> Configuration {
+        let acme = format!(
+            r#"{{"domains": ["{SHOP}", "{BLOG}"], "authorities": [{{"directory": "http://127.0.0.1:1/"}}],
+                "on_demand": {{"ask": "http://127.0.0.1:1/"}}}}"#
+        );
+        let text =
+            format!(r#"{{"routes": [], "listeners": {{"*:1": {{"pass": "routes", "tls": {{"acme": {acme}}}}}}}}}"#);
+        Configuration::parse(&text).unwrap()
+    }
+
+    fn pem(name: &str) -> String {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        made.cert.pem() + &made.signing_key.serialize_pem()
+    }
+
+    /// The configured domains have certificates of an authority that is not configured: there is nothing to do at first.
+    fn control(now: Instant) -> (AcmeControl, Certificates) {
+        let mut certificates = Certificates::default();
+        for name in [SHOP, BLOG] {
+            let (directory, challenge) = ("http://127.0.0.1:2/".to_owned(), "http".to_owned());
+            let origin = CertificateOrigin { directory, challenge, on_demand: false };
+            certificates.put_issued(name, origin, &pem(name)).unwrap();
+        }
+        let mut control = AcmeControl::new(UserAccount { ids: None, name: None }, Vec::new());
+        control.update(&configuration(), &certificates, now);
+        (control, certificates)
+    }
+
+    #[test]
+    fn the_next_look_at_the_domains_is_known_without_one() {
+        let now = Instant::now();
+        let (mut control, mut certificates) = control(now);
+        assert_eq!(control.next_deadline(), Some(now), "after a configuration");
+        control.on_time(&mut certificates, now);
+        assert_eq!(control.next_deadline(), Some(now + divided_for_acme(LOOK_AT_CLOCK)));
+        let failure = OrderFailure { cause: FailureCause::Authority, reason: String::new(), retry_after_seconds: None };
+        let (directory, credentials) = ("http://127.0.0.1:1/".to_owned(), Secret(String::new()));
+        let events = [
+            ("an account", Some(FromAcme::Account { directory, key_id: None, credentials })),
+            ("a failure", Some(FromAcme::Failed { order: 1001, failure })),
+            ("a certificate", Some(FromAcme::Obtained { order: 1002, pem: Secret(pem(BLOG)) })),
+            ("a window", Some(FromAcme::RenewalWindow { question: 1003, window: None, ask_again_seconds: 60 })),
+            ("a name", Some(FromAcme::NameAnswer { question: 1004, answer: Ok(true) })),
+            ("the end of the process", None),
+        ];
+        let mut at = now;
+        for (name, event) in events {
+            at += Duration::from_millis(1);
+            for (domain, order) in [(SHOP, 1001), (BLOG, 1002)] {
+                control.domains.get_mut(domain).unwrap().order = Some((order, at + Duration::from_secs(900)));
+            }
+            control.on_demand.on_question(1004, ASKED, at);
+            control.on_message(event, &mut certificates, at);
+            assert_eq!(control.next_deadline(), Some(at), "{name}: all domains are looked at again");
+        }
+        control.wake_at = None;
+        control.on_unknown_name("localhost".to_owned(), at);
+        assert_eq!(control.next_deadline(), Some(at), "a client's name");
+        control.stop(&mut certificates);
+        assert_eq!(control.next_deadline(), None);
+    }
+
+    #[test]
+    fn nothing_is_looked_at_before_its_time() {
+        let now = Instant::now();
+        let (mut control, mut certificates) = control(now);
+        control.on_time(&mut certificates, now);
+        let deadline = now + Duration::from_millis(5);
+        control.domains.get_mut(SHOP).unwrap().order = Some((1001, deadline));
+        control.wake_at = control.find_deadline(&certificates, now);
+        assert_eq!(control.next_deadline(), Some(deadline));
+        control.on_time(&mut certificates, deadline - Duration::from_millis(1));
+        assert!(control.domains[SHOP].order.is_some() && control.next_deadline() == Some(deadline));
+        control.on_time(&mut certificates, deadline);
+        assert!(control.domains[SHOP].order.is_none(), "the process does not answer");
+        assert!(control.next_deadline() > Some(deadline), "the next attempt has a pause");
+    }
+
+    #[test]
+    fn a_router_gets_only_the_certificates_on_demand_that_have_changed() {
+        let now = Instant::now();
+        let (mut control, mut certificates) = control(now);
+        let sent = |control: &mut AcmeControl, certificates: &Certificates| {
+            let (message, mut memory) = control.take_new_on_demand(certificates)?;
+            let mut text = String::new();
+            let mut file = std::fs::File::from(memory.remove(0));
+            std::io::Seek::rewind(&mut file).unwrap();
+            std::io::Read::read_to_string(&mut file, &mut text).unwrap();
+            let all =
+                matches!(message, howdah_protocol::messages::router::ToRouter::OnDemandCertificates { all: true });
+            let pems: BTreeMap<String, Option<String>> = serde_json::from_str(&text).unwrap();
+            Some((all, pems.into_iter().map(|(name, pem)| (name, pem.is_some())).collect::<Vec<_>>()))
+        };
+        assert_eq!(sent(&mut control, &certificates), Some((true, Vec::new())), "the settings are new");
+        for (order, name) in [(1, "a.example"), (2, "b.example")] {
+            control.on_demand.on_question(order, name, now);
+            control.on_message(
+                Some(FromAcme::NameAnswer { question: order, answer: Ok(true) }),
+                &mut certificates,
+                now,
+            );
+            control.domains.get_mut(name).unwrap().order = Some((order, now + KEPT_IDLE));
+            let message = FromAcme::Obtained { order, pem: Secret(pem(name)) };
+            control.on_message(Some(message), &mut certificates, now);
+        }
+        let both = vec![("a.example".to_owned(), true), ("b.example".to_owned(), true)];
+        assert_eq!(sent(&mut control, &certificates), Some((false, both)));
+        assert_eq!(sent(&mut control, &certificates), None);
+        control.on_demand.on_question(3, "a.example", now);
+        let refused = FromAcme::NameAnswer { question: 3, answer: Ok(false) };
+        control.on_message(Some(refused), &mut certificates, now);
+        assert_eq!(sent(&mut control, &certificates), Some((false, vec![("a.example".to_owned(), false)])));
+        let (_, memory) = control.on_demand_for_new_router(&certificates).unwrap();
+        assert_eq!(memory.len(), 1);
     }
 }

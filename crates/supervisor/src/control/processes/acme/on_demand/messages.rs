@@ -1,12 +1,13 @@
 //! The way of a name on demand: from the router's report over the question to the order, and back to the router.
 
-use super::AcmeControl;
-use super::domain::{ManagedDomain, Permission};
-use super::on_demand::{Complaint, NO_ANSWER};
+use super::names::{Complaint, NO_ANSWER};
+use crate::control::processes::acme::AcmeControl;
+use crate::control::processes::acme::domain::{ManagedDomain, Permission};
 use crate::os::files::memory_file::memory_file;
 use crate::store::certificates::Certificates;
 use howdah_protocol::messages::acme::{NameQuestion, ToAcme};
 use howdah_protocol::messages::router::ToRouter;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
@@ -24,6 +25,7 @@ impl AcmeControl {
         } else {
             self.on_demand.reject(name);
         }
+        self.wake_at = Some(now);
     }
 
     /// The names of handshakes that wait in vain.
@@ -31,7 +33,7 @@ impl AcmeControl {
         self.on_demand.take_rejected()
     }
 
-    pub(super) fn ask_for_name(&mut self, name: String, now: Instant) {
+    pub(in crate::control::processes::acme) fn ask_for_name(&mut self, name: String, now: Instant) {
         let question = self.next_number;
         self.next_number += 1;
         let url = self.on_demand.on_question(question, &name, now);
@@ -39,7 +41,7 @@ impl AcmeControl {
     }
 
     /// The operator's program has answered.
-    pub(super) fn on_name_answer(
+    pub(in crate::control::processes::acme) fn on_name_answer(
         &mut self,
         question: u64,
         is_allowed: bool,
@@ -62,7 +64,7 @@ impl AcmeControl {
                     // It may have been in the configuration before.
                     let certificate = certificates.issued(&name);
                     if certificate.is_some() {
-                        self.on_demand.add_new(&name);
+                        self.on_demand.on_change(&name);
                     }
                     self.domains.insert(name, ManagedDomain::on_demand(issuance, certificate, now));
                 }
@@ -73,7 +75,7 @@ impl AcmeControl {
                 if let Err(problem) = certificates.remove_issued(&name) {
                     tracing::error!("{problem}");
                 }
-                self.on_demand.replace_all();
+                self.on_demand.on_change(&name);
                 self.on_demand.on_refusal(&name, now);
             }
             (false, None) => {
@@ -84,7 +86,7 @@ impl AcmeControl {
     }
 
     /// The operator's program has not answered, for this reason.
-    pub(super) fn on_no_answer(&mut self, question: u64, reason: &str, now: Instant) {
+    pub(in crate::control::processes::acme) fn on_no_answer(&mut self, question: u64, reason: &str, now: Instant) {
         let Some(name) = self.on_demand.take_question(question) else { return };
         if let Some(domain) = self.domains.get_mut(&name).filter(|domain| domain.is_on_demand()) {
             domain.on_no_permission(NO_ANSWER, now);
@@ -100,16 +102,20 @@ impl AcmeControl {
     }
 
     /// The names on demand that have a certificate, or are to get one.
-    pub(super) fn names_on_demand(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::control::processes::acme) fn names_on_demand(&self) -> impl Iterator<Item = &str> {
         self.domains.iter().filter(|(_, domain)| domain.is_on_demand()).map(|(name, _)| name.as_str())
     }
 
-    /// The message with the certificates on demand that the router does not have, if there are some.
+    /// The message with the changes of certificates on demand that the router does not know, if there are some.
     pub fn take_new_on_demand(&mut self, certificates: &Certificates) -> Option<(ToRouter, Vec<OwnedFd>)> {
-        let message = match self.on_demand.take_new() {
-            None => self.on_demand_certificates(certificates),
-            Some(new) if new.is_empty() => return None,
-            Some(new) => certificates_message(false, &certificates.issued_for_router(new.iter().map(String::as_str))),
+        let message = match self.on_demand.take_changed() {
+            None => self.all_on_demand(certificates),
+            Some(changed) if changed.is_empty() => return None,
+            Some(changed) => {
+                let is_on_demand = |name: &str| self.domains.get(name).is_some_and(ManagedDomain::is_on_demand);
+                let certificate = |name| certificates.issued_pem(name).filter(|_| is_on_demand(name));
+                certificates_message(false, changed.iter().map(|name| (name.as_str(), certificate(name))))
+            }
         };
         if message.is_none() {
             // At the next event, there may be memory.
@@ -125,15 +131,19 @@ impl AcmeControl {
 
     /// The message with all certificates on demand, for a new router; `None` without settings.
     pub fn on_demand_for_new_router(&self, certificates: &Certificates) -> Option<(ToRouter, Vec<OwnedFd>)> {
-        self.on_demand.settings().and_then(|_| self.on_demand_certificates(certificates))
+        self.on_demand.settings().and_then(|_| self.all_on_demand(certificates))
     }
 
-    fn on_demand_certificates(&self, certificates: &Certificates) -> Option<(ToRouter, Vec<OwnedFd>)> {
-        certificates_message(true, &certificates.issued_for_router(self.names_on_demand()))
+    fn all_on_demand(&self, certificates: &Certificates) -> Option<(ToRouter, Vec<OwnedFd>)> {
+        certificates_message(true, self.names_on_demand().map(|name| (name, certificates.issued_pem(name))))
     }
 }
 
-/// The message with certificates: `all`, or only new ones. `None` without memory for it.
-fn certificates_message(all: bool, text: &str) -> Option<(ToRouter, Vec<OwnedFd>)> {
+/// The message with these names and their certificates: `all`, or only changes. `None` without memory for it.
+fn certificates_message<'n>(
+    all: bool,
+    certificates: impl Iterator<Item = (&'n str, Option<&'n str>)>,
+) -> Option<(ToRouter, Vec<OwnedFd>)> {
+    let text = serde_json::json!(certificates.collect::<BTreeMap<_, _>>()).to_string();
     Some((ToRouter::OnDemandCertificates { all }, vec![memory_file(text.as_bytes()).ok()?]))
 }

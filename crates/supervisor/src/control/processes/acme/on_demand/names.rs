@@ -1,8 +1,7 @@
-//! Names on demand: a client asks for a name that is not in the configuration, and the operator's program allows it.
+//! Which names are asked for. Strangers choose them, so everything has a limit: the questions at a time, the names that are
+//! allowed in a time, and all names. A name that is refused is not asked for again for a minute.
 //!
-//! Strangers choose these names, so everything has a limit: the questions at a time, the names that are allowed in a time,
-//! and all names. A name that is refused is not asked for again for a minute. The decisions are here; the messages are sent
-//! by the parent module.
+//! The decisions are here; [`messages`](super::messages) sends and receives.
 
 use crate::policy::pace::rate_limit::RateLimit;
 use howdah_config::{AcmeIssuance, Configuration, OnDemand, is_domain_name};
@@ -17,8 +16,8 @@ pub struct OnDemandNames {
     /// The names that are not asked for before these times.
     refused: BTreeMap<String, Instant>,
     admissions: RateLimit,
-    /// The names whose certificates the router does not have.
-    new: BTreeSet<String>,
+    /// The names whose certificates are others than those of the router: new, or removed.
+    changed: BTreeSet<String>,
     /// The names of handshakes that wait in vain.
     rejected: Vec<String>,
     /// Whether the router must get all certificates again.
@@ -66,7 +65,7 @@ impl OnDemandNames {
             questions: BTreeMap::new(),
             refused: BTreeMap::new(),
             admissions: RateLimit::new(ADMISSION_INTERVAL),
-            new: BTreeSet::new(),
+            changed: BTreeSet::new(),
             rejected: Vec::new(),
             needs_all: false,
             complained: BTreeMap::new(),
@@ -219,20 +218,20 @@ impl OnDemandNames {
         std::mem::take(&mut self.rejected)
     }
 
-    /// The router must get the certificate of this name.
-    pub fn add_new(&mut self, name: &str) {
-        self.new.insert(name.to_owned());
+    /// The router does not know the certificate of this name, or that it has none any more.
+    pub fn on_change(&mut self, name: &str) {
+        self.changed.insert(name.to_owned());
     }
 
-    /// The router must get all certificates again: one was removed, or the router did not get new ones.
+    /// The router must get all certificates again: it did not get the changes.
     pub fn replace_all(&mut self) {
         self.needs_all = true;
     }
 
-    /// The names whose certificates the router must get: `None` for all.
-    pub fn take_new(&mut self) -> Option<BTreeSet<String>> {
-        let new = std::mem::take(&mut self.new);
-        if std::mem::take(&mut self.needs_all) { None } else { Some(new) }
+    /// The names whose certificates the router does not know: `None` for all.
+    pub fn take_changed(&mut self) -> Option<BTreeSet<String>> {
+        let changed = std::mem::take(&mut self.changed);
+        if std::mem::take(&mut self.needs_all) { None } else { Some(changed) }
     }
 }
 
@@ -256,13 +255,13 @@ mod tests {
     #[test]
     fn an_answer_of_a_former_program_does_not_count() {
         let (mut names, now) = (names(10), Instant::now());
-        assert_eq!(names.take_new(), None, "all of the new settings");
+        assert_eq!(names.take_changed(), None, "all of the new settings");
         names.on_question(1, "shop.example", now);
         assert!(!names.update(&configuration("http://127.0.0.1:1/", 10)));
-        assert!(names.is_asked("shop.example") && names.take_new() == Some(BTreeSet::new()));
+        assert!(names.is_asked("shop.example") && names.take_changed() == Some(BTreeSet::new()));
         assert!(names.update(&configuration("http://127.0.0.1:2/", 10)));
         assert_eq!((names.take_question(1), names.take_rejected()), (None, vec!["shop.example".to_owned()]));
-        assert_eq!(names.take_new(), None);
+        assert_eq!(names.take_changed(), None);
     }
 
     #[test]
