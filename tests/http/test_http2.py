@@ -127,6 +127,17 @@ def test_the_preface_may_come_in_pieces(server, size):
         assert connection.response().status in (200, 405)
 
 
+def test_bytes_that_are_neither_version_end_the_connection(server, shared_folder):
+    """A client of HTTP/2 with a wrong preface could not read an answer of HTTP/1 (RFC 9113, 3.4)."""
+    before = len(log_lines(shared_folder))
+    assert server.raw(b"INVALID CONNECTION PREFACE\r\n\r\n") == b""
+    assert server.raw(b"GET / ICY/1.0\r\n\r\n") == b""
+    assert server.raw(b"GET / HTTP/1.x\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+    second = b"GET /file.txt HTTP/1.1\r\nHost: x\r\n\r\n"
+    assert server.raw(second + b"GET / ICY/1.0\r\n\r\n").count(b"HTTP/1.1 ") == 2
+    wait_for(lambda: sum(line.startswith("- 400") for line in log_lines(shared_folder)[before:]) == 4)
+
+
 def test_a_listener_without_http2_refuses_its_preface(run, pages):
     server = run(config(pages, listener={"http2": False}))
     assert server.raw(PREFACE).startswith(b"HTTP/1.1 505 ")

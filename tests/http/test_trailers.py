@@ -1,9 +1,10 @@
-"""Trailers: headers behind a chunked body of an upstream. See docs/http.md."""
+"""Trailers: headers behind a chunked body of an upstream, or of a request. See docs/http.md."""
 
 import pytest
+from hyperframe.frame import DataFrame
 
 from support.http.http2 import Http2Connection
-from support.http.upstream import Upstream
+from support.http.upstream import Upstream, answers, ok
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum, X-Two, Set-Cookie\r\n\r\n"
 TRAILERS = b"0\r\nX-Sum: 1\r\nX-Two: a\r\nX-Two: b\r\nSet-Cookie: a=b\r\nContent-Length: 3\r\nConnection: close\r\nX-Other: 2\r\n\r\n"
@@ -90,3 +91,28 @@ def test_an_upstream_that_breaks_off_in_its_trailers_is_no_complete_response(run
             got = connection.request(path="/body")
             assert got.reset == 2 or got.status == 502
         assert not raw(server, "/body", "TE: trailers")[1].endswith(b"\r\n\r\n")
+
+
+# --- Of requests
+
+
+def test_those_of_requests_end_at_howdah(run):
+    """Also those that the head has announced: an upstream that merges them with the headers would believe the client that it
+    is another one."""
+    with Upstream(answers(ok())) as upstream:
+        server = run({
+            "listeners": {"127.0.0.1:{port}": {"pass": "routes", "http2": True}},
+            "routes": [{"action": {"proxy": upstream.url}}],
+        })  # fmt: skip
+        headers = "Transfer-Encoding: chunked\r\nTrailer: X-Forwarded-For\r\nTE: trailers\r\nConnection: close"
+        body = "5\r\nhello\r\n0\r\nX-Forwarded-For: 10.0.0.1\r\n\r\n"
+        assert server.raw(f"POST / HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n{body}".encode()).startswith(b"HTTP/1.1 200")
+        with Http2Connection((server.host, server.port)) as connection:
+            stream = connection.begin("POST", "/", [("trailer", "x-forwarded-for"), ("te", "trailers")], ends=False)
+            connection.send(DataFrame(stream, data=b"hello"))
+            connection.send(*connection.request_frames([("x-forwarded-for", "10.0.0.1")], True, stream))
+            assert connection.response(stream).status == 200
+        for request in upstream.requests:
+            assert request.body == b"hello" and request.raw_body.endswith(b"0\r\n\r\n") and request.header("trailer") is None
+            assert b"10.0.0.1" not in request.raw + request.raw_body
+        assert len(upstream.requests) == 2

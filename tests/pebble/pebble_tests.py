@@ -6,11 +6,14 @@ server answers 127.0.0.1 for all names, and has the TXT records that the tests a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 import ssl
 import subprocess
 import threading
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -18,15 +21,47 @@ from pathlib import Path
 import pytest
 
 from support.acme.site import AcmeSite
+from support.faults.clock import DAY, WallClock
+from support.faults.file_systems import fill, small_disk
 from support.http.client import Connection
 from support.http.tls import Authority as OpensslAuthority
-from support.machine import free_port
+from support.machine import free_port, needs_root
 from support.server import REPOSITORY
 from support.waiting import wait_for
 
 PROGRAMS = REPOSITORY / "target/pebble"
 NAME = "shop.example"
 ACCOUNT = ("kid-1", "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W")
+
+
+class SlowDns:
+    """Between Pebble and its DNS server: answers come after `delay` seconds, and none comes while `is_silent`."""
+
+    def __init__(self, server: int):
+        self.server, self.delay, self.is_silent, self.questions = server, 0.0, False, 0
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                question, client = self.socket.recvfrom(4096)
+                self.questions += 1
+                if not self.is_silent:
+                    threading.Thread(target=self._pass_on, args=(question, client), daemon=True).start()
+
+    def _pass_on(self, question: bytes, client) -> None:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as upstream:
+            upstream.settimeout(5)
+            upstream.sendto(question, ("127.0.0.1", self.server))
+            answer = upstream.recv(4096)
+            time.sleep(self.delay)
+            self.socket.sendto(answer, client)
 
 
 class Pebble:
@@ -44,6 +79,7 @@ class Pebble:
         (folder / "server.key").write_text("-----BEGIN PRIVATE" + bundle.split("-----BEGIN PRIVATE")[1])
         self.port, self.management, self.dns, self.dns_management = (free_port() for _ in range(4))
         self.http_port = self.tls_port = 0
+        self.resolver = SlowDns(self.dns)
         self.options = options
         self.issuer = self
         self.root = ""
@@ -72,7 +108,7 @@ class Pebble:
         }
         file = self.folder / "config.json"
         file.write_text(json.dumps({"pebble": config}))
-        self._run([PROGRAMS / "pebble", "-strict", "-config", str(file), "-dnsserver", f"127.0.0.1:{self.dns}"])
+        self._run([PROGRAMS / "pebble", "-strict", "-config", str(file), "-dnsserver", f"127.0.0.1:{self.resolver.port}"])
         wait_for(self._is_up, "Pebble")
         root = self.folder / "root.pem"
         root.write_bytes(self.manage("roots/0"))
@@ -85,9 +121,17 @@ class Pebble:
         process.wait()
 
     def close(self) -> None:
+        self.resolver.close()
         for process in self.processes:
             process.kill()
             process.wait()
+
+    def set_address(self, name: str, address: str) -> None:
+        """Changes the record of a name."""
+        record = json.dumps({"host": f"{name}.", "addresses": [address]}).encode()
+        for what in ("clear-a", "add-a"):
+            url = f"http://127.0.0.1:{self.dns_management}/{what}"
+            urllib.request.urlopen(urllib.request.Request(url, record), timeout=30).read()
 
     def manage(self, path: str, body: object = None) -> bytes:
         data = None if body is None else json.dumps(body).encode()
@@ -123,11 +167,13 @@ def pebble(tmp_path):
 
 @pytest.fixture
 def site(run):
-    def make(pebble: Pebble, divider: int = 600) -> AcmeSite:
-        site = AcmeSite(run, pebble, divider=divider)
+    def make(pebble: Pebble, *options: str, divider: int = 600, is_up=True, control=None, **how) -> AcmeSite:
+        site = AcmeSite(run, pebble, *options, divider=divider, **how)
+        site.server.control = control or site.server.control
         answer = site.server.api("PUT", "/certificates/pebble", pebble.roots)
         assert answer.status == 200, answer.text
-        pebble.start()
+        if is_up:
+            pebble.start()
         return site
 
     return make
@@ -234,14 +280,76 @@ exec curl -fsS -d "{{\\"host\\": \\"$HOWDAH_DNS_NAME.\\", \\"value\\": \\"$HOWDA
 
 
 def test_a_name_that_leads_elsewhere_is_refused(pebble, site):
+    """Until the DNS is right."""
     pebble = pebble()
     site = site(pebble)
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{pebble.dns_management}/add-a",
-        json.dumps({"host": f"{NAME}.", "addresses": ["127.0.0.77"]}).encode(),
-    )
-    urllib.request.urlopen(request, timeout=30).read()
+    pebble.set_address(NAME, "127.0.0.77")
     site.set_acme(NAME, authorities=authorities(pebble), challenges=["http-01"])
     status = wait_for(lambda: (known := site.status()[NAME]).get("last_error") and known)
     assert "port 80 of shop.example cannot be reached" in status["last_error"], status
-    assert site.certificate(NAME, pebble.root) == "temporary"
+    assert site.certificate(NAME) == "temporary"
+    pebble.set_address(NAME, "127.0.0.1")
+    site.wait_for_certificate(NAME)
+
+
+def test_a_slow_or_silent_dns_delays_a_certificate_only(pebble, site):
+    pebble = pebble()
+    site = site(pebble)
+    pebble.resolver.delay = 2
+    site.set_acme("slow.example", authorities=authorities(pebble))
+    with site.clients("slow.example"):
+        first = site.wait_for_certificate("slow.example")
+        assert pebble.resolver.questions > 0
+        # No answer at all: the names that are there already are served, and the new one is tried again.
+        pebble.resolver.is_silent = True
+        site.set_acme("slow.example", "silent.example", authorities=authorities(pebble))
+        status = wait_for(lambda: (known := site.status()["silent.example"]).get("last_error") and known, timeout=90)
+        assert "silent.example" in status["last_error"], status
+        assert (site.certificate("slow.example"), site.certificate("silent.example")) == (first, "temporary")
+        pebble.resolver.delay, pebble.resolver.is_silent = 0, False
+        site.wait_for_certificate("silent.example")
+
+
+def test_an_authority_that_is_down_at_the_start_is_asked_again(pebble, site):
+    pebble = pebble()
+    site = site(pebble, is_up=False)
+    site.set_acme(NAME, authorities=authorities(pebble))
+    with site.clients(NAME):
+        wait_for(lambda: "cannot connect" in site.status()[NAME].get("last_error", ""))
+        assert site.status()[NAME]["state"] == "temporary"
+        pebble.start()
+        site.wait_for_certificate(NAME)
+
+
+def test_a_clock_that_jumps_renews_once(pebble, site, tmp_path, folder):
+    clock = WallClock(tmp_path)
+    # The server of Pebble itself has a certificate of 30 days.
+    pebble = pebble(profiles={"default": {"description": "default", "validityPeriod": 30 * DAY}})
+    site = site(pebble, divider=20_000, environ=clock.environ)
+    site.set_acme(NAME, authorities=authorities(pebble))
+    first = site.wait_for_certificate(NAME)
+    with site.clients(NAME):
+        clock.set_off(25 * DAY)
+        second = site.wait_for_certificate(NAME, other_than=first)
+        wait_for(lambda: "the clock of this machine is 25 days ahead" in site.server.stderr)
+        clock.set_off(0)
+        wait_for(lambda: "has jumped back by 25 days" in site.server.stderr)
+        assert site.certificate(NAME) == second and site.status()[NAME]["state"] == "valid"
+    assert site.server.stderr.count(f"has issued a certificate of {NAME}") == 2
+
+
+@needs_root
+def test_a_full_disk_loses_no_certificate(pebble, site, tmp_path):
+    with small_disk(tmp_path / "state", "size=64k,mode=755") as disk:
+        pebble = pebble()
+        control = tmp_path / "control.sock"
+        site = site(pebble, "--state-dir", str(disk), "--control", f"unix:{control}", control=control)
+        ballast = fill(disk)
+        site.set_acme(NAME, authorities=authorities(pebble))
+        with site.clients(NAME):
+            serial = site.wait_for_certificate(NAME)
+            wait_for(lambda: "is used, but lost at the end of howdah" in site.server.stderr)
+            ballast.unlink()
+            wait_for(lambda: f"the certificate of {NAME}, which could not be stored before" in site.server.stderr)
+            assert (disk / f"acme/certificates/{NAME}.pem").exists() and site.certificate(NAME) == serial
+        site.server.stop()

@@ -121,7 +121,7 @@ http {{
 
 
 class Apache(WebServerProcess):
-    """mod_proxy_fcgi. `more`: `rules`, lines in place of those that pass scripts on."""
+    """mod_proxy_fcgi. `more`: `rules`, lines in place of those that pass scripts on; `server_options`, lines for the server."""
 
     def command(self):
         return ["apache2", "-D", "FOREGROUND", "-f", self.directory / "conf"]
@@ -147,6 +147,7 @@ TypesConfig /dev/null
 DocumentRoot {self.root}
 DirectoryIndex index.php
 LimitRequestBody 0
+{self.more.get("server_options", "")}
 <Directory {self.root}>
     Require all granted
     AllowOverride None

@@ -75,6 +75,16 @@ def test_an_application_gets_the_request_as_with_other_versions(client, server):
     assert "alt-svc" not in stream.headers and "date" in stream.headers and stream.headers["server"].startswith("howdah")
 
 
+def test_an_application_gets_the_cipher_suite(begin):
+    server = begin()
+    for suite in ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"):
+        commands = {"Ciphersuites": suite}
+        assert server.api("PUT", f"/config/listeners/{server.host}:{server.port}/tls/conf_commands", commands).status == 200
+        with connect(server) as client:
+            seen = json.loads(client.request("/").body)
+            assert (seen["SSL_CIPHER"], seen["SSL_PROTOCOL"]) == (suite, "TLSv1.3")
+
+
 def test_a_file_is_served_and_compressed(client, server):
     stream = client.request("/file.txt")
     assert (stream.status, len(stream.body), stream.headers["content-length"]) == (200, 10_000, "10000")
@@ -247,6 +257,7 @@ def test_a_websocket_is_refused(client):
     stream = client.open()
     client.send(stream, frame(HEADERS, encode(head)))
     assert client.finish(stream).reset == MESSAGE_ERROR
+    client.wait(lambda: any(data[:1] == bytes([CONTROL]) for data in client.from_server.values()))
     settings = next(data for data in client.from_server.values() if data[:1] == bytes([CONTROL]))
     at, end, found = 3, 3 + settings[2], {}
     while at < end:

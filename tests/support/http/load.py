@@ -1,4 +1,4 @@
-"""Load: clients that send requests until they are stopped and check each answer; and requests at a fixed rate.
+"""Load: clients that send requests until they are stopped and check each answer; and loads of `howdah lab load`.
 
     with Load(server, lambda client, turn: client.get("/").status != 200 and "not 200", clients=4) as load:
         ...
@@ -109,13 +109,23 @@ class Load:
 
 
 def load_at_rates(url: str, *steps: str, connections: int = 1500, expect: str | None = None, socket=None) -> dict:
-    """The outcomes of requests at fixed rates, by `howdah lab load`: each step is `REQUESTS_PER_SECOND:SECONDS`.
+    """The outcomes of requests at fixed rates: each step is `REQUESTS_PER_SECOND:SECONDS`.
 
     "outcomes": {"200": 5, "503": 2, "reset": 1}; "others": the times of all but the right ones; "seconds": by the second in
     which a request was due.
     """
     schedule = " ".join("const({}, {}s)".format(*step.split(":")) for step in steps)
-    command = [EXECUTABLE, "lab", "load", "--json", "--timeout", "60s", "--connections", str(connections), "--schedule", schedule]
+    return _load(url, "--schedule", schedule, connections=connections, expect=expect, socket=socket)
+
+
+def load_of_clients(url: str, clients: int, seconds: float, *, keep_alive: bool = True, expect: str | None = None) -> dict:
+    """The same of clients without a pause. Without `keep_alive`, each request has a connection of its own."""
+    options = ["--duration", f"{seconds}s", *([] if keep_alive else ["--no-keep-alive"])]
+    return _load(url, *options, connections=clients, expect=expect)
+
+
+def _load(url: str, *options: str, connections: int, expect: str | None, socket=None) -> dict:
+    command = [EXECUTABLE, "lab", "load", "--json", "--timeout", "60s", "--connections", str(connections), *options]
     if socket:
         command += ["--socket", socket]
     if expect:

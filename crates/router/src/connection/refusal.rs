@@ -5,6 +5,8 @@
 pub enum HeadRefusal {
     /// 400, with the part that is wrong.
     Bad(&'static str),
+    /// 400: the request line has another protocol than HTTP. A client of HTTP/2 whose preface is wrong gets no answer.
+    OtherProtocol,
     /// 408: the head has no end within `settings/http/header_read_timeout`.
     Late,
     /// 414: the request line has no end within [`MAX_HEAD_BYTES`](crate::connection::limits::MAX_HEAD_BYTES).

@@ -45,6 +45,8 @@ struct LastRun {
     result: hyper::Result<()>,
     /// Whether the client left within the head of a request.
     left_in_head: bool,
+    /// Whether the client spoke another protocol, and got no answer.
+    is_other_protocol: bool,
 }
 
 /// Why hyper no longer runs on a connection.
@@ -57,13 +59,15 @@ enum Ended {
     Overdue,
 }
 
-/// Serves a connection to its end. These bytes of it were read already. `answer` makes a response of each request.
+/// Serves a connection to its end. These bytes of it were read already. `may_be_http2`: a client whose bytes are no HTTP gets
+/// no answer. `answer` makes a response of each request.
 ///
 /// The result is the status of bytes that were not a request, for the access log: 400 if the client left within a head.
 pub async fn serve<B, F>(
     clock: Rc<Clock>,
     socket: Socket,
     read_before: Bytes,
+    may_be_http2: bool,
     peer: Rc<Peer>,
     answer: impl Fn(Rc<Peer>, Rc<Clock>, Request<Incoming>) -> F,
 ) -> Option<StatusCode>
@@ -73,8 +77,8 @@ where
 {
     let mut watched = Watched::new(socket, Rc::clone(&clock));
     watched.unread(read_before);
-    let mut guarded = Guarded::new(watched, Rc::clone(&clock));
-    let LastRun { result, left_in_head } = loop {
+    let mut guarded = Guarded::new(watched, Rc::clone(&clock), may_be_http2);
+    let LastRun { result, left_in_head, is_other_protocol } = loop {
         if !is_readable(&clock, &guarded).await {
             break announce_end(guarded).await;
         }
@@ -87,6 +91,10 @@ where
     // A client may have left during its request: no response's end has notified the clock.
     clock.become_idle();
     if left_in_head {
+        return Some(StatusCode::BAD_REQUEST);
+    }
+    if is_other_protocol {
+        log_rejection(&peer, StatusCode::BAD_REQUEST, "neither HTTP/1 nor HTTP/2: closed without an answer");
         return Some(StatusCode::BAD_REQUEST);
     }
     let error = result.err()?;
@@ -139,7 +147,7 @@ where
         Ended::Idle if read_buf.is_empty() => ControlFlow::Continue(guarded),
         Ended::Idle => {
             debug_assert!(false, "between two requests there is nothing to read");
-            ControlFlow::Break(LastRun { result: Ok(()), left_in_head: false })
+            ControlFlow::Break(LastRun { result: Ok(()), left_in_head: false, is_other_protocol: false })
         }
         Ended::Overdue => ControlFlow::Break(announce_end(guarded).await),
         Ended::Closed(result) => {
@@ -156,7 +164,7 @@ async fn close(
     result: hyper::Result<()>,
     last_version: Version,
 ) -> LastRun {
-    let left_in_head = guarded.has_unfinished_head();
+    let (left_in_head, is_other_protocol) = (guarded.has_unfinished_head(), guarded.is_other_protocol());
     let broke_off = result.as_ref().is_err_and(hyper::Error::is_user);
     if broke_off && last_version == Version::HTTP_10 {
         // The end of the connection may be the only end that the body has.
@@ -170,13 +178,13 @@ async fn close(
         clock.become_idle();
         linger(&mut guarded.into_inner()).await;
     }
-    LastRun { result, left_in_head }
+    LastRun { result, left_in_head, is_other_protocol }
 }
 
 /// Closes a connection that is not to be answered.
 async fn announce_end(guarded: Guarded) -> LastRun {
     guarded.into_inner().announce_end().await;
-    LastRun { result: Ok(()), left_in_head: false }
+    LastRun { result: Ok(()), left_in_head: false, is_other_protocol: false }
 }
 
 /// Waits until the client sends something; `false` if the connection must be closed.

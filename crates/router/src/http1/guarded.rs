@@ -26,6 +26,8 @@ pub struct Guarded {
     error: Option<GuardError>,
     /// The rest of the request that replaces a refused head.
     substitute: &'static [u8],
+    /// Whether a client of HTTP/2 may come here.
+    may_be_http2: bool,
     /// hyper has ended the connection.
     is_shut: bool,
 }
@@ -38,8 +40,9 @@ const SUBSTITUTE_FOR_HEAD: &[u8] = b"HEAD / HTTP/1.1\r\nConnection: close\r\n\r\
 // === impl Guarded ===
 
 impl Guarded {
-    /// Guards a connection from its first byte on.
-    pub fn new(socket: Watched, clock: Rc<Clock>) -> Guarded {
+    /// Guards a connection from its first byte on. `may_be_http2`: bytes that are no request may be a wrong preface of
+    /// HTTP/2, whose client cannot read an answer of HTTP/1 (RFC 9113, 3.4).
+    pub fn new(socket: Watched, clock: Rc<Clock>, may_be_http2: bool) -> Guarded {
         Guarded {
             socket,
             clock,
@@ -48,6 +51,7 @@ impl Guarded {
             released: 0,
             error: None,
             substitute: b"",
+            may_be_http2,
             is_shut: false,
         }
     }
@@ -81,6 +85,11 @@ impl Guarded {
     /// Whether a part of a head has come, and not its end.
     pub fn has_unfinished_head(&self) -> bool {
         self.error.is_none() && self.released == 0 && !self.kept.trim_ascii().is_empty() && !self.guard.is_in_body()
+    }
+
+    /// Whether the client spoke another protocol, and gets no answer.
+    pub fn is_other_protocol(&self) -> bool {
+        self.may_be_http2 && self.error == Some(GuardError::Refused(HeadRefusal::OtherProtocol, 0))
     }
 
     /// Refuses a head that does not come to its end.
@@ -189,11 +198,14 @@ impl Guarded {
                 self.give_up();
             }
             let is_undecided = self.is_undecided();
-            if self.give(buffer) {
+            if !self.is_other_protocol() && self.give(buffer) {
                 return Poll::Ready(Ok(()));
             }
             if self.error == Some(GuardError::Broken) {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "the chunks of a body are wrong")));
+            }
+            if self.is_other_protocol() {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "neither HTTP/1 nor HTTP/2")));
             }
             if is_undecided && self.kept.len() > MAX_HEAD_BYTES {
                 // These bytes may belong to another protocol: enough of them. hyper reads again when it has answered.
@@ -299,7 +311,7 @@ mod tests {
         let (mut client, server) = UnixStream::pair().unwrap();
         let clock = Rc::new(Clock::new(Arc::new(Load::default()), 1, false));
         let socket = Watched::new(Socket::Plain(Transport::Unix(server)), Rc::clone(&clock));
-        let mut guarded = Guarded::new(socket, Rc::clone(&clock));
+        let mut guarded = Guarded::new(socket, Rc::clone(&clock), false);
         // The body looks like a head.
         client.write_all(&[HEAD, GET].concat()).await.unwrap();
         let mut head = vec![0; HEAD.len() + GET.len()];

@@ -8,7 +8,7 @@
 //! With early data (0-RTT), the connection of a client that has proved its address begins before its handshake is complete.
 //! Requests without that proof wait: their sender could name any address as its own.
 
-use crate::http3::settings;
+use crate::http3::{settings, tls_session};
 use crate::net::tls::SessionCache;
 use quinn::crypto::rustls::NoInitialCipherSuite;
 use quinn::{BloomTokenLog, Connection, ConnectionError, Endpoint, Incoming, TokioRuntime, VarInt, ZeroRttAccepted};
@@ -234,17 +234,100 @@ impl Completion {
     /// # Errors
     /// As above. The connection is closed then.
     pub async fn complete(self) -> Result<(), String> {
-        // Its value is for clients.
-        if timeout_at(self.until, self.accepted).await.is_err() {
-            self.connection.close(VarInt::from_u32(0), TOO_LONG.as_bytes());
-            return Err(TOO_LONG.to_owned());
+        // Its value is for clients. It is also ready when the connection is closed.
+        let ended = timeout_at(self.until, self.accepted).await;
+        if tls_session::has_completed(&self.connection) {
+            return Ok(());
         }
-        self.connection.close_reason().map_or(Ok(()), |error| Err(error.to_string()))
+        if ended.is_err() {
+            self.connection.close(VarInt::from_u32(0), TOO_LONG.as_bytes());
+        }
+        let why = self.connection.close_reason().filter(|_| ended.is_ok());
+        Err(why.map_or_else(|| TOO_LONG.to_owned(), |error| error.to_string()))
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quinn::crypto::rustls::QuicClientConfig;
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+    use rustls::RootCertStore;
+    use rustls::crypto::ring::default_provider;
+    use std::net::Ipv4Addr;
+    use tokio::sync::mpsc;
+    use tokio::task::LocalSet;
+
+    /// The settings of a server and of a client, with early data.
+    fn settings() -> (ServerConfig, quinn::ClientConfig) {
+        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = signing_key.serialize_der().try_into().unwrap();
+        let versions = [&rustls::version::TLS13];
+        let server = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+        let server = server.with_protocol_versions(&versions).unwrap().with_no_client_auth();
+        let server = server.with_single_cert(vec![cert.der().clone()], key).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(cert.der().clone()).unwrap();
+        let client = rustls::ClientConfig::builder_with_provider(Arc::new(default_provider()));
+        let client = client.with_protocol_versions(&versions).unwrap().with_root_certificates(roots);
+        let mut client = client.with_no_client_auth();
+        client.alpn_protocols = vec![b"h3".to_vec()];
+        client.enable_early_data = true;
+        (server, quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(client).unwrap())))
+    }
+
+    #[tokio::test]
+    async fn a_handshake_is_complete_even_if_the_connection_is_closed_soon_after_it() {
+        let (server, client) = settings();
+        let (sender, mut handshakes) = mpsc::unbounded_channel();
+        let serving = async move {
+            let mut listener = QuicListener::open(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(), [7; 32]).unwrap();
+            listener.configure(&server, 8, true).unwrap();
+            let address = listener.local_addr().unwrap();
+            let accepting = listener.accept(
+                || Some(()),
+                move |handshake, ()| {
+                    sender.send(handshake).unwrap();
+                    async {}
+                },
+            );
+            tokio::task::spawn_local(accepting);
+            let endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+            let connect = || endpoint.connect_with(client.clone(), address, "localhost").unwrap();
+
+            // Without a session: its handshake is awaited.
+            let connecting = tokio::task::spawn_local(connect());
+            let (first, completion) = handshakes.recv().await.unwrap().begin().await.unwrap();
+            assert!(completion.is_none() && tls_session::has_completed(&first));
+            assert_eq!(
+                tls_session::cipher_suite(&first).unwrap().suite(),
+                rustls::CipherSuite::TLS13_AES_256_GCM_SHA384
+            );
+            let client = connecting.await.unwrap().unwrap();
+            // The session comes behind the handshake.
+            first.open_uni().await.unwrap().finish().unwrap();
+            client.accept_uni().await.unwrap();
+
+            let (early, accepted) = connect().into_0rtt().unwrap_or_else(|_| panic!("there is a session"));
+            let (second, completion) = handshakes.recv().await.unwrap().begin().await.unwrap();
+            assert!(accepted.await);
+            early.close(VarInt::from_u32(1), b"");
+            second.closed().await;
+            assert_eq!(completion.expect("it began early").complete().await, Ok(()));
+
+            let (early, _) = connect().into_0rtt().unwrap_or_else(|_| panic!("there are two sessions"));
+            let (third, completion) = handshakes.recv().await.unwrap().begin().await.unwrap();
+            drop(early);
+            third.close(VarInt::from_u32(1), b"");
+            assert!(completion.expect("it began early").complete().await.is_err(), "the client had not answered");
+            drop(listener);
+        };
+        LocalSet::new().run_until(serving).await;
     }
 }

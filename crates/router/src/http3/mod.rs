@@ -1,6 +1,7 @@
 //! HTTP/3: h3 on quinn's connections, whose streams are requests like those of the other versions.
 //!
-//! - `listener`: the socket of a listener, and the connections on it; `settings`: of TLS and of QUIC
+//! - `listener`: the socket of a listener, and the connections on it; `settings`: of TLS and of QUIC;
+//!   `tls_session`: the TLS of a connection
 //! - `connection`: serves a connection to its end; `clock`: its time-outs and its account
 //! - `transport`: quinn's streams, as h3 reads and writes them; `frames`: what h3 gets of the client's bytes, and
 //!   `field_count`: how many headers a head has
@@ -19,4 +20,5 @@ mod send_order;
 mod settings;
 mod stream;
 pub mod stream_clock;
+pub mod tls_session;
 mod transport;

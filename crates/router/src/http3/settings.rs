@@ -3,19 +3,19 @@
 //! The keys of a router are made from a secret of the supervisor: after a router's death, the next one can reset the
 //! connections that it does not have (RFC 9000, 10.3), and their clients need not wait for a time-out.
 //!
-//! Early data (0-RTT) can be copied by others, and sent once more. Therefore a session may be resumed once: it is in the memory
-//! of this router, and is taken from there by the first handshake that names it (RFC 8446, 8.1). rustls accepts no early data with
-//! tickets that clients keep.
+//! Early data (0-RTT) can be copied by others, and sent once more. Therefore a session may be resumed once: it is in the
+//! memory of this router, and is taken from there by the first handshake that names it (RFC 8446, 8.1). rustls accepts no
+//! early data with tickets that clients keep.
 
 use crate::http3::send_grant::LEAST_SEND_BYTES;
+use crate::http3::tls_session::QuicTls;
 use crate::net::tls::SessionCache;
-use quinn::crypto::rustls::{NoInitialCipherSuite, QuicServerConfig};
+use quinn::crypto::rustls::NoInitialCipherSuite;
 use quinn::{
     BloomTokenLog, ConnectionId, ConnectionIdGenerator, EndpointConfig, ServerConfig, TransportConfig,
     ValidationTokenConfig, VarInt,
 };
 use ring::{hkdf, hmac};
-use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::server::ProducesTickets;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,12 +79,7 @@ pub fn of_connections(
         tls.session_storage = sessions;
         tls.ticketer = Arc::new(NoTickets);
     }
-    // The first packets have this suite, whatever the listener allows for the rest.
-    let initial = TLS13_AES_128_GCM_SHA256.tls13().and_then(|suite| suite.quic_suite());
-    let tls = match initial {
-        Some(initial) => QuicServerConfig::with_initial(Arc::new(tls), initial)?,
-        None => QuicServerConfig::try_from(Arc::new(tls))?,
-    };
+    let tls = QuicTls::new(tls)?;
     let token_key = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&derived(secret, b"tokens"));
     let mut config = ServerConfig::new(Arc::new(tls), Arc::new(token_key));
     config.transport_config(Arc::new(transport(max_concurrent_streams)));

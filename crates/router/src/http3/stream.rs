@@ -174,9 +174,9 @@ async fn send_interim_responses(clock: &StreamClock, send: &mut SendHalf) -> Inf
     }
 }
 
-/// Treats a request that came before the handshake was complete (RFC 8470): the server may be asked for it once more by
-/// another, with a copy of it. A method that changes nothing is answered, and marked for the application; others wait for the end of the
-/// handshake. `false` if the client leaves before.
+/// Treats a request that came before the handshake was complete (RFC 8470): another client may send a copy of it. A method
+/// that changes nothing is answered, and marked for the application; others wait for the end of the handshake. `false` if
+/// the client leaves before.
 async fn confirm(head: &mut Parts, connection: &QuicClock, left: &mut Pin<Box<dyn Future<Output = ()>>>) -> bool {
     if head.method.is_safe() {
         head.headers.insert(EARLY_DATA, HeaderValue::from_static("1"));

@@ -15,6 +15,7 @@ use crate::http3;
 use crate::http3::clock::QuicClock;
 use crate::http3::listener::{Handshake, QuicListener};
 use crate::http3::request_body::RequestBody as Http3Body;
+use crate::http3::tls_session;
 use crate::net::accept::Entrance;
 use crate::net::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::net::load::Load;
@@ -134,7 +135,7 @@ impl Serving {
                     let request = request.map(|body| IncomingBody::of_http1(body, &clock));
                     dispatch::answer(Rc::clone(dispatcher), peer, RequestClock::Http1(clock), request)
                 };
-                http1::connection::serve(clock, socket, read_before, Rc::new(peer), answer).await
+                http1::connection::serve(clock, socket, read_before, may_know_http2, Rc::new(peer), answer).await
             }
             Client::Http2(socket, read_before) => {
                 drop(clock);
@@ -200,7 +201,7 @@ impl Serving {
             }
         };
         let local = SocketAddr::new(connection.local_ip().unwrap_or(local.ip()), local.port());
-        let negotiated = Negotiated::of_quic(connection.peer_identity());
+        let negotiated = Negotiated::of_quic(tls_session::cipher_suite(&connection), connection.peer_identity());
         let peer = Peer::of_quic(client, local, negotiated, listener);
         peer.handshake.set(Some((began, Instant::now())));
         let clock = {

@@ -1,9 +1,8 @@
 //! A request's body as it comes from the client, and the treatment of a body that no action reads.
 //!
 //! The connection can go on only after a body that was read to its end. If the rest of a body has already arrived, it is
-//! read and dropped. If it has not, the response announces the end of the connection. (With HTTP/2 and HTTP/3, a body belongs to its
-//! stream: the rest is never waited for. A FastCGI
-//! connection is closed by itself.)
+//! read and dropped. If it has not, the response announces the end of the connection. (With HTTP/2 and HTTP/3, a body
+//! belongs to its stream: the rest is never waited for. A FastCGI connection is closed by itself.)
 
 use crate::fastcgi_listener::request_body::RequestBody as FastCgiBody;
 use crate::http1::clock::Clock;

@@ -155,6 +155,7 @@ impl From<HeadRefusal> for Failure {
     fn from(refusal: HeadRefusal) -> Failure {
         match refusal {
             HeadRefusal::Bad(why) => Failure::BadRequest(why),
+            HeadRefusal::OtherProtocol => Failure::BadRequest("the protocol"),
             HeadRefusal::Late => Failure::RequestTimeout,
             HeadRefusal::TargetTooLong => Failure::TargetTooLong,
             HeadRefusal::HeadTooLarge => Failure::HeadTooLarge,

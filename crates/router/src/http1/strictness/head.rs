@@ -160,7 +160,8 @@ fn request_line(line: &[u8]) -> Result<HttpVersion, HeadRefusal> {
         [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit() => {
             Err(HeadRefusal::Version)
         }
-        _ => Err(HeadRefusal::Bad("the version")),
+        version if version.starts_with(b"HTTP/") => Err(HeadRefusal::Bad("the version")),
+        _ => Err(HeadRefusal::OtherProtocol),
     }
 }
 
@@ -317,7 +318,8 @@ mod tests {
             (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Some(HeadRefusal::Version)),
             (b"GET / HTTP/0.9\r\n\r\n", Some(HeadRefusal::Version)),
             (b"GET / HTTP/11\r\n\r\n", Some(HeadRefusal::Bad("the version"))),
-            (b"GET / http/1.1\r\n\r\n", Some(HeadRefusal::Bad("the version"))),
+            (b"GET / http/1.1\r\n\r\n", Some(HeadRefusal::OtherProtocol)),
+            (b"GET / ICY/1.1\r\n\r\n", Some(HeadRefusal::OtherProtocol)),
             (b"GET / HTTP/1.1x\r\n\r\n", Some(HeadRefusal::Bad("the version"))),
             (b"GET /#a HTTP/1.1\r\n\r\n", Some(HeadRefusal::Bad("the target has a fragment"))),
             (b"GET /a?b#c HTTP/1.1\r\n\r\n", Some(HeadRefusal::Bad("the target has a fragment"))),

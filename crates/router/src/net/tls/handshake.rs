@@ -10,7 +10,7 @@ use crate::product;
 use howdah_config::CipherSuite;
 use rustls::pki_types::CertificateDer;
 use rustls::server::Acceptor;
-use rustls::{ProtocolVersion, ServerConfig, ServerConnection};
+use rustls::{ProtocolVersion, ServerConfig, ServerConnection, SupportedCipherSuite};
 use std::any::Any;
 use std::fmt;
 use std::io;
@@ -105,21 +105,24 @@ impl Negotiated {
             Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
             _ => "TLSv1.3",
         };
-        let suite = connection.negotiated_cipher_suite();
-        let known = CipherSuite::ALL.iter().copied().find(|known| Some(super::suite(*known)) == suite);
         let shown = connection.peer_certificates().and_then(|chain| chain.first());
+        Negotiated::with(protocol, connection.negotiated_cipher_suite(), shown)
+    }
+
+    /// That of a connection of QUIC, whose only version is TLS 1.3.
+    pub fn of_quic(suite: Option<SupportedCipherSuite>, identity: Option<Box<dyn Any>>) -> Negotiated {
+        let chain = identity.and_then(|identity| identity.downcast::<Vec<CertificateDer<'static>>>().ok());
+        Negotiated::with("TLSv1.3", suite, chain.as_ref().and_then(|chain| chain.first()))
+    }
+
+    fn with(
+        protocol: &'static str,
+        suite: Option<SupportedCipherSuite>,
+        shown: Option<&CertificateDer<'_>>,
+    ) -> Negotiated {
+        let known = CipherSuite::ALL.iter().copied().find(|known| Some(super::suite(*known)) == suite);
         let client = shown.and_then(|certificate| ClientIdentity::of(certificate)).map(Box::new);
         Negotiated { protocol, cipher: known.map_or("", CipherSuite::as_str), client }
-    }
-}
-
-impl Negotiated {
-    /// The version of a connection of QUIC. Its library does not know the suite that was agreed on.
-    pub fn of_quic(identity: Option<Box<dyn Any>>) -> Negotiated {
-        let chain = identity.and_then(|identity| identity.downcast::<Vec<CertificateDer<'static>>>().ok());
-        let shown = chain.as_ref().and_then(|chain| chain.first());
-        let client = shown.and_then(|certificate| ClientIdentity::of(certificate)).map(Box::new);
-        Negotiated { protocol: "TLSv1.3", cipher: "", client }
     }
 }
 
