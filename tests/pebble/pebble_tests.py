@@ -35,12 +35,12 @@ ACCOUNT = ("kid-1", "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkM
 
 
 class SlowDns:
-    """Between Pebble and its DNS server: answers come after `delay` seconds, and none comes while `is_silent`."""
+    """Between Pebble, which asks over TCP, and its DNS server: answers come after `delay` seconds, and none comes while
+    `is_silent`."""
 
     def __init__(self, server: int):
         self.server, self.delay, self.is_silent, self.questions = server, 0.0, False, 0
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind(("127.0.0.1", 0))
+        self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -50,18 +50,19 @@ class SlowDns:
     def _run(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                question, client = self.socket.recvfrom(4096)
-                self.questions += 1
-                if not self.is_silent:
-                    threading.Thread(target=self._pass_on, args=(question, client), daemon=True).start()
+                client = self.socket.accept()[0]
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
-    def _pass_on(self, question: bytes, client) -> None:
-        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as upstream:
-            upstream.settimeout(5)
-            upstream.sendto(question, ("127.0.0.1", self.server))
-            answer = upstream.recv(4096)
-            time.sleep(self.delay)
-            self.socket.sendto(answer, client)
+    def _serve(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client, socket.create_connection(("127.0.0.1", self.server)) as server:
+            while question := client.recv(4096):
+                self.questions += 1
+                if self.is_silent:
+                    continue
+                server.sendall(question)
+                answer = server.recv(4096)
+                time.sleep(self.delay)
+                client.sendall(answer)
 
 
 class Pebble:
@@ -295,7 +296,8 @@ def test_a_name_that_leads_elsewhere_is_refused(pebble, site):
 def test_a_slow_or_silent_dns_delays_a_certificate_only(pebble, site):
     pebble = pebble()
     site = site(pebble)
-    pebble.resolver.delay = 2
+    # Pebble waits for two seconds.
+    pebble.resolver.delay = 1
     site.set_acme("slow.example", authorities=authorities(pebble))
     with site.clients("slow.example"):
         first = site.wait_for_certificate("slow.example")
@@ -343,9 +345,10 @@ def test_a_full_disk_loses_no_certificate(pebble, site, tmp_path):
     with small_disk(tmp_path / "state", "size=64k,mode=755") as disk:
         pebble = pebble()
         control = tmp_path / "control.sock"
-        site = site(pebble, "--state-dir", str(disk), "--control", f"unix:{control}", control=control)
-        ballast = fill(disk)
+        site = site(pebble, "--state-dir", str(disk), "--control", f"unix:{control}", control=control, is_up=False)
         site.set_acme(NAME, authorities=authorities(pebble))
+        ballast = fill(disk)
+        pebble.start()
         with site.clients(NAME):
             serial = site.wait_for_certificate(NAME)
             wait_for(lambda: "is used, but lost at the end of howdah" in site.server.stderr)
