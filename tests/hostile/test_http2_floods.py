@@ -1,5 +1,6 @@
 """Floods of HTTP/2 frames: the connection ends, its memory is bounded, and other clients notice nothing."""
 
+import os
 import subprocess
 import sys
 import time
@@ -157,6 +158,36 @@ def test_many_connections_that_read_nothing_take_little_memory(server, folder):
         until = time.monotonic() + 1
         while time.monotonic() < until:
             assert resident_bytes(server) < before + (80 << 20)
+    assert server.get("/file.txt").text == "hello"
+
+
+def test_small_files_that_are_not_read_take_little_memory(server, folder):
+    """More files than the cache has room for. Once, each of these responses kept a copy of its file: 1.2 GB."""
+    for number in range(100):
+        folder.write(f"image{number}.bin", b"x" * 1_500_000)
+    before = resident_bytes(server)
+    with ExitStack() as stack:
+        for _ in range(8):
+            connection = stack.enter_context(connect(server, window=0))
+            streams = [connection.begin(path=f"/image{number}.bin") for number in range(100)]
+            connection.read_until(lambda: all(connection.streams[stream].heads for stream in streams))
+        assert server.get("/image5.bin").body == b"x" * 1_500_000
+        caches, responses = (os.cpu_count() or 1) * (32 << 20), 64 << 20
+        assert resident_bytes(server) < before + caches + responses + (40 << 20)
+    assert server.get("/file.txt").text == "hello"
+
+
+def test_whole_responses_of_scripts_that_are_not_read_have_a_limit_of_memory(server, folder):
+    """Once, those of less than 512 KiB did not count: 600 MB."""
+    folder.php("page.php", "echo str_repeat('x', 500_000);")
+    before = resident_bytes(server)
+    with ExitStack() as stack:
+        for _ in range(20):
+            connection = stack.enter_context(connect(server, window=0))
+            streams = [connection.begin(path="/page.php") for _ in range(60)]
+            connection.read_until(lambda: all(connection.streams[stream].heads for stream in streams))
+        assert resident_bytes(server) < before + (256 << 20) + (60 << 20)
+        assert server.get("/page.php").body == b"x" * 500_000
     assert server.get("/file.txt").text == "hello"
 
 

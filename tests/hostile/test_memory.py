@@ -3,11 +3,14 @@
 import re
 import select
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from support.http.http2 import Http2Connection
 from support.roadrunner_applications import frame, hostile_application, roadrunner_application
+from support.waiting import wait_for
 
 # A router has about 20 MB.
 MOST = 200 << 20
@@ -88,3 +91,60 @@ def test_a_connection_header_with_many_options_takes_no_longer_than_another_head
 
     seconds("X-Options")
     assert seconds("Connection") < 10 * seconds("X-Options") + 0.1
+
+
+@pytest.fixture
+def compressing(run, folder):
+    """A server that compresses a page of 3 MB for its clients of HTTP/2. Another path has no compression."""
+    folder.write("page.txt", "".join(f"{number} is a number of this page\n" for number in range(100_000)))
+
+    def start(**compressor):
+        routes = [{"match": {"uri": "/other"}, "action": {"return": 200}}, {"action": {"share": f"{folder.root}$uri"}}]
+        listeners = {"127.0.0.1:{port}": {"pass": "routes", "http2": True}}
+        settings = {"listen_threads": 1, "http": {"compression": {"compressors": [compressor]}}}
+        return run({"routes": routes, "listeners": listeners, "settings": settings})
+
+    return start
+
+
+def begin_pages(stack: ExitStack, server, connections: int, encoding: str) -> list[tuple[Http2Connection, list[int]]]:
+    """A hundred requests on each connection. The client takes the first bytes of each response, and no more."""
+    begun = []
+    for _ in range(connections):
+        connection = stack.enter_context(Http2Connection((server.host, server.port), window=500, grants=False))
+        streams = [connection.begin(path="/page.txt", headers=[("accept-encoding", encoding)]) for _ in range(100)]
+        begun.append((connection, streams))
+    return begun
+
+
+def test_encoders_of_responses_that_are_not_read_have_a_limit_of_memory(compressing):
+    """Beyond it, responses are not compressed. Once, 300 of them took more than a gigabyte."""
+    server = compressing(encoding="zstd", level=6)
+    with ExitStack() as stack:
+        encodings = set()
+        for connection, streams in begin_pages(stack, server, 3, "zstd"):
+            connection.read_until(lambda: all(connection.streams[stream].body for stream in streams))
+            encodings |= {connection.streams[stream].headers.get("content-encoding") for stream in streams}
+        assert encodings == {"zstd", None}
+        assert server.get("/other").status == 200
+        assert peak_bytes(server.router()) < (256 + 100) << 20
+        refused = server.get("/page.txt", [("Accept-Encoding", "zstd, identity;q=0")])
+        assert (refused.status, refused.header("Retry-After")) == (503, "1")
+
+    def encoding() -> str | None:
+        return server.get("/page.txt", [("Accept-Encoding", "zstd")]).header("Content-Encoding")
+
+    wait_for(lambda: encoding() == "zstd", "the memory of the clients that have left")
+
+
+@pytest.mark.load
+def test_slow_encoders_leave_processors_and_threads_to_others(compressing):
+    server = compressing(encoding="br", level=11)
+    router = server.router()
+    with ExitStack() as stack:
+        begin_pages(stack, server, 3, "br")
+        most, until = 0, time.monotonic() + 3
+        while time.monotonic() < until:
+            assert server.get("/other").status == 200
+            most = max(most, len(list(Path(f"/proc/{router.pid}/task").iterdir())))
+    assert most < 50, most

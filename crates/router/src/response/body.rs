@@ -6,6 +6,7 @@
 use crate::request::clock::RequestClock;
 use crate::request::record::log_context::LogContext;
 use crate::response::compression::{CompressedBody, Compressible, Encoder};
+use crate::response::counted_memory::CountedMemory;
 use crate::response::log_entry::LogEntry;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
@@ -99,13 +100,13 @@ impl<S: Source> Compressible for ResponseBody<S> {
         }
     }
 
-    fn compressed_by(mut self, encoder: Encoder) -> ResponseBody<S> {
+    fn compressed_by(mut self, encoder: Encoder, memory: CountedMemory) -> ResponseBody<S> {
         let content = std::mem::replace(&mut self.content, Content::Bytes(Bytes::new()));
         let flushes = match &content {
             Content::Source(source) => source.is_flushed_on_pause(),
             _ => true,
         };
-        self.content = Content::Compressed(Box::new(CompressedBody::new(content, encoder, flushes)));
+        self.content = Content::Compressed(Box::new(CompressedBody::new(content, encoder, memory, flushes)));
         self
     }
 }

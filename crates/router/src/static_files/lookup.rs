@@ -23,6 +23,7 @@ use super::{
     body::FileBody,
     cache::{self, Cache, CachedFile},
     open::{OpenError, OpenKind, Opener, SharedPath},
+    range::Selection,
     read,
     respond::{self, FileAnswer, FileContent},
     version::{FileIdentity, FileVersion},
@@ -66,7 +67,8 @@ impl Lookup<'_> {
             FileAnswer::HeadersOnly(headers) => respond::headers_only(headers, &found.version),
             FileAnswer::Content(selection) => {
                 let version = Rc::clone(&found.version);
-                respond::with_content(selection, &version, self.content(found)?)
+                let content = self.content(found, &selection)?;
+                respond::with_content(selection, &version, content)
             }
         })
     }
@@ -99,13 +101,15 @@ impl Lookup<'_> {
         Ok(found)
     }
 
-    fn content(&self, mut found: FoundFile) -> Result<FileContent, OpenError> {
+    /// The content for this selection. A part of a large file is not worth reading the whole: a client can ask for one byte.
+    fn content(&self, mut found: FoundFile, selection: &Selection) -> Result<FileContent, OpenError> {
         if let Some(content) = found.content {
             return Ok(FileContent::Memory(content));
         }
         let Some(file) = found.file.take() else { return Err(OpenError::Missing) }; // `answer` has opened it
         let size = found.version.identity.size;
-        if size > cache::MAX_FILE {
+        let most = if *selection == Selection::Whole { cache::MAX_FILE } else { read::CHUNK as u64 };
+        if size > most {
             return Ok(FileContent::File(file));
         }
         let read = read::whole(&file, size as usize);

@@ -4,6 +4,9 @@
 //! thread of tokio's blocking pool waits for the disk. Some file systems (overlayfs, some network file systems) do not
 //! know the flag: there [`chunk_now`] returns [`NotNow::Unsupported`] and every chunk is read on the pool.
 //!
+//! A whole file in memory counts until its last reference is dropped: those of all threads together have a limit, because
+//! a response that its client does not read keeps its content, also when the cache has evicted it.
+//!
 //! A read that returns no bytes before the expected end is [`ended_early`]: the file was cut meanwhile.
 
 use std::{
@@ -11,16 +14,29 @@ use std::{
     io::{self, IoSliceMut},
     mem,
     os::fd::OwnedFd,
+    sync::{LazyLock, atomic::AtomicUsize},
+    thread::available_parallelism,
 };
 
 use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
+
+use super::cache;
+use crate::response::counted_memory::CountedMemory;
 
 /// The size of one read and one frame, in bytes. A connection with a slow client holds as many chunks as hyper buffers.
 pub(super) const CHUNK: usize = 64 * 1024;
 
 /// The number of buffers that a thread keeps for its next reads; more are freed.
 const MAX_KEPT: usize = 64;
+
+/// The bytes of whole files in memory that full caches leave for responses.
+const MOST_BESIDE_CACHES: usize = 64 * 1024 * 1024;
+
+/// The most bytes of whole files in memory, of all threads.
+static MOST_WHOLE: LazyLock<usize> =
+    LazyLock::new(|| available_parallelism().map_or(1, usize::from) * cache::CAPACITY + MOST_BESIDE_CACHES);
+static WHOLE: AtomicUsize = AtomicUsize::new(0);
 
 /// Why nothing was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +75,12 @@ pub(super) fn chunk_waiting(file: &OwnedFd, offset: u64, mut buffer: Vec<u8>) ->
     Ok(Filled { buffer, length })
 }
 
-/// Reads a whole file of a known size; `None` if it is not in memory or has become shorter.
+/// Reads a whole file of a known size; `None` if it is not in memory or has become shorter, or if too many bytes of other
+/// files are in memory.
 ///
 /// If reading without waiting is not supported, this waits: once, because the caller caches the file.
 pub(super) fn whole(file: &OwnedFd, size: usize) -> io::Result<Option<Bytes>> {
+    let Some(counted) = CountedMemory::take(&WHOLE, size, *MOST_WHOLE) else { return Ok(None) };
     let mut content = vec![0; size];
     let mut filled = 0;
     while filled < size {
@@ -76,7 +94,7 @@ pub(super) fn whole(file: &OwnedFd, size: usize) -> io::Result<Option<Bytes>> {
         }
         filled += read;
     }
-    Ok(Some(Bytes::from(content)))
+    Ok(Some(Bytes::from_owner(WholeFile { content, _counted: counted })))
 }
 
 /// A buffer for the next chunk of a file with `length` unread bytes.
@@ -102,6 +120,18 @@ impl Filled {
     /// The bytes. Their buffer is reused when the last reference to them is dropped.
     pub(super) fn into_bytes(self) -> Bytes {
         Bytes::from_owner(Chunk(self))
+    }
+}
+
+/// The content of a whole file.
+struct WholeFile {
+    content: Vec<u8>,
+    _counted: CountedMemory,
+}
+
+impl AsRef<[u8]> for WholeFile {
+    fn as_ref(&self) -> &[u8] {
+        &self.content
     }
 }
 

@@ -76,7 +76,7 @@ const PART_OF_FREE: usize = 8;
 /// A smaller spool is not counted, and always in memory.
 const SMALL: usize = 16 * 1024;
 /// The limit for one [`Spool::take`] from the file, in bytes.
-const PORTION: u64 = 128 * 1024;
+const PORTION: usize = 128 * 1024;
 /// How many bytes are read from the file before their disk space is freed.
 const FREE_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -119,9 +119,10 @@ impl Spool {
         self.memory.len() as u64 + on_disk < self.limits.total
     }
 
-    /// Appends to the memory, while there is no file and no limit of memory is reached. `None`: nothing was called.
-    pub fn append<R>(&mut self, append: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
-        if self.file.is_some() || self.memory.len() >= self.limits.memory || !self.may_be_large(0) {
+    /// Appends this number of bytes at most to the memory, while there is no file and no limit of memory is reached. `None`:
+    /// nothing was called.
+    pub fn append<R>(&mut self, most: usize, append: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
+        if self.file.is_some() || self.memory.len() >= self.limits.memory || !self.may_be_large(most) {
             return None;
         }
         let result = append(&mut self.memory);
@@ -167,8 +168,10 @@ impl Spool {
             let counted = std::mem::replace(&mut self.counted, none);
             return Ok(counted.with(std::mem::take(&mut self.memory)));
         }
+        // Without memory of all, a client that reads nothing has no large portion either.
+        let most = self.free_part().clamp(SMALL, PORTION);
         let Some(overflow) = &mut self.file else { return Ok(Bytes::new()) };
-        let mut portion = vec![0; (overflow.written - overflow.read).min(PORTION) as usize];
+        let mut portion = vec![0; (overflow.written - overflow.read).min(most as u64) as usize];
         overflow.file.read_exact_at(&mut portion, overflow.read)?;
         overflow.read += portion.len() as u64;
         if overflow.read == overflow.written {
@@ -184,12 +187,24 @@ impl Spool {
     /// Whether this number of bytes more may be in memory.
     fn may_be_large(&self, more: usize) -> bool {
         let bytes = self.memory.len() + more;
-        bytes < SMALL || bytes <= MOST_OF_ALL.saturating_sub(self.counted.all.load(Ordering::Relaxed)) / PART_OF_FREE
+        bytes < SMALL || bytes <= self.free_part()
+    }
+
+    /// How much of the free memory one spool may take.
+    fn free_part(&self) -> usize {
+        MOST_OF_ALL.saturating_sub(self.counted.all.load(Ordering::Relaxed)) / PART_OF_FREE
     }
 
     fn count(&mut self) {
         self.counted.set(self.memory.len());
     }
+}
+
+/// Bytes that spools have given, put together. They count until they are dropped.
+pub fn counted(bytes: Vec<u8>) -> Bytes {
+    let mut counted = Counted { bytes: 0, all: &MEMORY_OF_ALL };
+    counted.set(bytes.len());
+    counted.with(bytes)
 }
 
 // === impl Counted ===
@@ -279,9 +294,9 @@ mod tests {
     fn memory_is_used_again_when_the_file_has_been_read() {
         let mut spool = spool(4, 1 << 30);
         spool.push(b"123456").unwrap();
-        assert!(spool.append(|_| ()).is_none());
+        assert!(spool.append(0, |_| ()).is_none());
         assert_eq!(spool.take().unwrap(), &b"123456"[..]);
-        assert!(spool.append(|_| ()).is_some());
+        assert!(spool.append(0, |_| ()).is_some());
     }
 
     #[test]
@@ -338,7 +353,7 @@ mod tests {
         for (n, spool) in full.iter_mut().enumerate() {
             match n % 2 {
                 0 => spool.push(&large).unwrap(),
-                _ => spool.append(|memory| memory.extend_from_slice(&large)).unwrap(),
+                _ => spool.append(large.len(), |memory| memory.extend_from_slice(&large)).unwrap(),
             }
             assert!(spool.is_in_memory());
         }
@@ -351,7 +366,8 @@ mod tests {
         one_more.push(&large[..SMALL - 1]).unwrap();
         assert!(one_more.is_in_memory(), "small ones are");
         one_more.push(&large).unwrap();
-        assert!(!one_more.is_in_memory() && spool().append(|_| ()).is_some());
+        assert!(!one_more.is_in_memory() && spool().append(SMALL - 1, |_| ()).is_some());
+        assert!(spool().append(SMALL, |_| ()).is_none());
         let taken: Vec<_> = full.iter_mut().map(|spool| spool.take().unwrap()).collect();
         assert_eq!(ALL.load(Ordering::Relaxed), MOST_OF_ALL, "until their client has them");
         drop(taken);
@@ -361,6 +377,18 @@ mod tests {
             one_more.take().unwrap();
         }
         assert_eq!(ALL.load(Ordering::Relaxed), others);
+    }
+
+    #[test]
+    fn portions_of_the_file_are_small_without_memory_of_all() {
+        static ALL: AtomicUsize = AtomicUsize::new(0);
+        let mut spool = Spool::sharing(&ALL, SpoolLimits { memory: 0, total: 1 << 30 }, None);
+        spool.push(&vec![7; 2 * PORTION]).unwrap();
+        assert_eq!(spool.take().unwrap().len(), PORTION);
+        ALL.store(MOST_OF_ALL, Ordering::Relaxed);
+        assert_eq!(spool.take().unwrap().len(), SMALL);
+        ALL.store(0, Ordering::Relaxed);
+        assert_eq!(spool.take().unwrap().len(), PORTION - SMALL);
     }
 
     #[test]

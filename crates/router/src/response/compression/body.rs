@@ -1,19 +1,23 @@
 //! A body that is compressed while it is sent.
 //!
 //! Its source is polled as the client takes it, and compressed in pieces, so that the event loop is never blocked for
-//! long. A slow encoder works on tokio's blocking pool, because one piece may cost it half a second. When the source is
-//! pending, the encoder is flushed, so that bytes that a script has flushed reach the client. The pauses of a file are no
+//! long. A slow encoder works on tokio's blocking pool, because one piece may cost it half a second: as many of them at a
+//! time as there are processors, because more would only take these from the event loops, and threads from look-ups of
+//! names and files. When the source is pending, the encoder is flushed, so that bytes that a script has flushed reach the client. The pauses of a file are no
 //! reason to flush.
 
 use super::encoder::Encoder;
+use crate::response::counted_memory::CountedMemory;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, ready};
+use std::thread::available_parallelism;
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use tokio::sync::Semaphore;
 
 /// A compressed body.
 pub struct CompressedBody<B> {
@@ -28,12 +32,13 @@ pub struct CompressedBody<B> {
     is_dirty: bool,
     /// How many bytes were written since other tasks had their turn.
     since_turn: usize,
+    _memory: CountedMemory,
 }
 
 enum EncoderState {
     Ready(Box<Encoder>),
-    /// The encoder works on another thread.
-    Away(JoinHandle<io::Result<Done>>),
+    /// The encoder works on another thread, or waits for one.
+    Away(Pin<Box<dyn Future<Output = io::Result<Done>>>>),
     Ended,
 }
 
@@ -52,11 +57,15 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// The smallest frame, unless the source pauses.
 const FRAME_BYTES: usize = 8 * 1024;
 
+/// The processors for slow encoders, of all threads.
+static PROCESSORS: LazyLock<Arc<Semaphore>> =
+    LazyLock::new(|| Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))));
+
 // === impl CompressedBody ===
 
 impl<B> CompressedBody<B> {
-    /// Compresses the source's bytes.
-    pub fn new(source: B, encoder: Encoder, flushes: bool) -> CompressedBody<B> {
+    /// Compresses the source's bytes. The encoder has this memory.
+    pub fn new(source: B, encoder: Encoder, memory: CountedMemory, flushes: bool) -> CompressedBody<B> {
         CompressedBody {
             source,
             flushes,
@@ -65,6 +74,7 @@ impl<B> CompressedBody<B> {
             state: EncoderState::Ready(Box::new(encoder)),
             is_dirty: false,
             since_turn: 0,
+            _memory: memory,
         }
     }
 }
@@ -94,9 +104,7 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> CompressedBody<B> {
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let done = match &mut self.state {
             EncoderState::Ended => return Poll::Ready(None),
-            EncoderState::Away(job) => {
-                ready!(Pin::new(job).poll(context)).unwrap_or_else(|error| Err(io::Error::other(error)))
-            }
+            EncoderState::Away(job) => ready!(job.as_mut().poll(context)),
             EncoderState::Ready(_) => {
                 if self.since_turn >= PIECE_BYTES {
                     self.since_turn = 0;
@@ -115,7 +123,7 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> CompressedBody<B> {
                 self.since_turn += written;
                 match Handle::try_current() {
                     Ok(runtime) if encoder.is_slow() => {
-                        self.state = EncoderState::Away(runtime.spawn_blocking(|| job.run(encoder)));
+                        self.state = EncoderState::Away(Box::pin(job.run_away(encoder, runtime)));
                         return Poll::Ready(Some(Ok(Bytes::new())));
                     }
                     _ => job.run(encoder),
@@ -158,6 +166,16 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> Body for CompressedBody<B
 // === impl Job ===
 
 impl Job {
+    /// Runs on another thread, when a processor is free for it. It ends there also if the client leaves.
+    async fn run_away(self, encoder: Box<Encoder>, runtime: Handle) -> io::Result<Done> {
+        let processor = Arc::clone(&PROCESSORS).acquire_owned().await.map_err(io::Error::other)?;
+        let done = runtime.spawn_blocking(move || {
+            let _processor = processor;
+            self.run(encoder)
+        });
+        done.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    }
+
     fn run(self, mut encoder: Box<Encoder>) -> io::Result<Done> {
         match &self {
             Job::Write(bytes) => encoder.write(bytes)?,
@@ -173,6 +191,7 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::super::encoder::tests::{decode, text};
+    use super::super::memory;
     use super::*;
     use howdah_config::Encoding;
     use http_body_util::BodyExt;
@@ -212,7 +231,8 @@ mod tests {
         script: impl IntoIterator<Item = Option<io::Result<Bytes>>>,
     ) -> CompressedBody<ScriptedBody> {
         let encoder = Encoder::new(encoding, None).unwrap();
-        CompressedBody::new(ScriptedBody(script.into_iter().collect()), encoder, flushes)
+        let memory = memory::take(Encoding::Gzip(1), None).unwrap();
+        CompressedBody::new(ScriptedBody(script.into_iter().collect()), encoder, memory, flushes)
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! The bodies that can be compressed.
 
 use super::encoder::Encoder;
+use crate::response::counted_memory::CountedMemory;
 use bytes::Bytes;
 use http_body::Body;
 
@@ -12,6 +13,6 @@ pub trait Compressible: Body {
     /// The whole body, if it is in memory.
     fn whole(&self) -> Option<&Bytes>;
 
-    /// The same body, compressed while it is sent.
-    fn compressed_by(self, encoder: Encoder) -> Self;
+    /// The same body, compressed while it is sent, by an encoder with this memory.
+    fn compressed_by(self, encoder: Encoder, memory: CountedMemory) -> Self;
 }

@@ -136,7 +136,7 @@ impl Encoder {
 }
 
 /// Whether it takes longer than two or three milliseconds for 64 KiB, or one to begin with; see the test `speeds`.
-fn is_slow(encoding: Encoding) -> bool {
+pub fn is_slow(encoding: Encoding) -> bool {
     match encoding {
         Encoding::Zstd(level) => level >= 11,
         Encoding::Brotli(level) => level >= 5,

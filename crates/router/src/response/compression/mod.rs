@@ -3,7 +3,7 @@
 //! [`apply`] checks a response that is ready to be sent: may it be compressed, does the configuration select it, and
 //! which of the configured encodings does the client accept? Then the body is compressed while it is sent, and the
 //! headers are changed. The modules in the order of a response: `negotiation` (which encoding the client accepts),
-//! `encoder` (the formats), `body` (piece by piece).
+//! `memory` (whether there is some for it), `encoder` (the formats), `body` (piece by piece).
 //!
 //! A response that depends on `Accept-Encoding` has it in `Vary`, compressed or not. A strong validator becomes weak: the
 //! compressed response has other bytes (RFC 9110, 8.8.3.3). Parts of files (206) are never compressed.
@@ -13,8 +13,10 @@
 mod body;
 mod compressible;
 mod encoder;
+mod memory;
 mod negotiation;
 
+use crate::response::counted_memory::CountedMemory;
 use crate::response::failure::Failure;
 use crate::response::not_modified::NotModified;
 use bytes::Bytes;
@@ -26,11 +28,14 @@ use http::header::{
 use http::request::Parts;
 use http::{Method, Response, StatusCode, Version};
 use negotiation::Choice;
-use std::io;
+use std::{io, iter};
 
 pub use body::CompressedBody;
 pub use compressible::Compressible;
 pub use encoder::Encoder;
+
+/// `Retry-After` of a response that only a compressed form would suit, in seconds.
+const WITHOUT_MEMORY_RETRY_AFTER: u32 = 1;
 
 /// A body in memory up to this length is compressed at once, so that its compressed length is known.
 const AT_ONCE_BYTES: usize = 64 * 1024;
@@ -65,8 +70,8 @@ pub fn apply<B: Compressible>(
     }
     add_vary(response.headers_mut());
     let is_read = matches!(request.method, Method::GET | Method::HEAD);
-    let accepted = request.headers.get_all(ACCEPT_ENCODING).iter().map(HeaderValue::as_bytes);
-    match negotiation::choose(accepted, candidates) {
+    let accepted = || request.headers.get_all(ACCEPT_ENCODING).iter().map(HeaderValue::as_bytes);
+    match negotiation::choose(accepted(), candidates) {
         Choice::Identity => Ok(response),
         Choice::Nothing if is_read => Err(Failure::NotAcceptable),
         Choice::Nothing => Ok(response),
@@ -76,13 +81,45 @@ pub fn apply<B: Compressible>(
                 weaken(response.headers_mut());
                 Ok(response)
             }
-            _ => compress(encoding, length, request, response),
+            _ => match Form::of(encoding, length, request, response.body()) {
+                Some(form) => compress(encoding, form, length, request, response),
+                None if is_read && negotiation::choose(accepted(), iter::empty()) == Choice::Nothing => {
+                    Err(Failure::Unavailable { retry_after: WITHOUT_MEMORY_RETRY_AFTER })
+                }
+                None => Ok(response),
+            },
         },
+    }
+}
+
+/// How a body is compressed.
+enum Form {
+    /// There is no body.
+    Head,
+    /// Before the head of the response is sent.
+    AtOnce,
+    /// While it is sent, with this memory.
+    Streamed(CountedMemory),
+}
+
+// === impl Form ===
+
+impl Form {
+    /// `None` if there is no memory for it.
+    fn of(encoding: Encoding, length: Option<u64>, request: &Parts, body: &impl Compressible) -> Option<Form> {
+        if request.method == Method::HEAD {
+            return Some(Form::Head);
+        }
+        if body.whole().is_some_and(|whole| whole.len() <= AT_ONCE_BYTES) && !encoder::is_slow(encoding) {
+            return Some(Form::AtOnce);
+        }
+        memory::take(encoding, length).map(Form::Streamed)
     }
 }
 
 fn compress<B: Compressible>(
     encoding: Encoding,
+    form: Form,
     length: Option<u64>,
     request: &Parts,
     response: Response<B>,
@@ -96,14 +133,15 @@ fn compress<B: Compressible>(
     head.headers.remove(CONTENT_LENGTH);
     head.headers.remove(ACCEPT_RANGES);
     weaken(&mut head.headers);
-    if request.method == Method::HEAD {
-        return Ok(Response::from_parts(head, body));
-    }
-    let encoder = Encoder::new(encoding, length).map_err(failed)?;
-    match body.whole().filter(|whole| whole.len() <= AT_ONCE_BYTES && !encoder.is_slow()) {
-        Some(whole) => body = B::of_bytes(encoder.finish_with(whole).map(Bytes::from).map_err(failed)?),
-        None => {
-            body = body.compressed_by(encoder);
+    let encoder = || Encoder::new(encoding, length);
+    match (form, body.whole()) {
+        (Form::AtOnce, Some(whole)) => {
+            let compressed = encoder().and_then(|encoder| encoder.finish_with(whole));
+            body = B::of_bytes(compressed.map(Bytes::from).map_err(failed)?);
+        }
+        (Form::Head | Form::AtOnce, _) => {}
+        (Form::Streamed(memory), _) => {
+            body = body.compressed_by(encoder().map_err(failed)?, memory);
             if request.version == Version::HTTP_10 {
                 // HTTP/1.0 has no chunks: the end of the connection marks the end of the body.
                 head.headers.insert(CONNECTION, HeaderValue::from_static("close"));

@@ -2,6 +2,7 @@
 
 use super::generation_port::GenerationPort;
 use super::running::{Outcome, RunningRequest};
+use crate::backends::buffering::spool;
 use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_channel::response;
@@ -67,7 +68,7 @@ pub async fn head(
             (outcome, Ok(true)) => {
                 running.begun.set(true);
                 let complete = outcome == Outcome::Complete && !more;
-                Poll::Ready(Ok(Started { bytes: std::mem::take(&mut arrived).into(), complete }))
+                Poll::Ready(Ok(Started { bytes: spool::counted(std::mem::take(&mut arrived)), complete }))
             }
             (Outcome::Complete, Ok(false)) if !more => {
                 tracing::warn!("a worker finished a request without a response: answered 502");

@@ -7,7 +7,7 @@ use crate::request::record::numbers::PhpTimes;
 use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_channel::account::monotonic;
-use howdah_channel::{Exchange, Progress, Violation, WorkerId};
+use howdah_channel::{Exchange, Progress, RESPONSE_RING_BYTES, Violation, WorkerId};
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -164,7 +164,7 @@ impl RunningRequest {
 
 /// Moves the available part of the response from the slot into the spool.
 fn receive(exchange: &mut Exchange, spool: &mut Spool) -> Result<(), Trouble> {
-    if let Some(read) = spool.append(|memory| exchange.read(memory)) {
+    if let Some(read) = spool.append(RESPONSE_RING_BYTES, |memory| exchange.read(memory)) {
         return read.map(drop).map_err(Trouble::Violation);
     }
     let mut bytes = Vec::new();
