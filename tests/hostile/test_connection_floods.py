@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -125,6 +126,67 @@ def test_a_script_with_endless_interim_responses_does_not_stop_others(folder, ru
             assert server.get("/other").status == 200
             longest = max(longest, time.monotonic() - began)
     assert longest < 0.5, longest
+
+
+def cpu_seconds(process) -> float:
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def assert_requests_that_wait_cost_little(server, target: str, requests: int) -> None:
+    """Sends requests that get no answer, and looks at the processor time of the router, and at other requests."""
+    router = server.router()
+    with contextlib.ExitStack() as clients:
+        for _ in range(requests):
+            clients.enter_context(server.connect()).send_request("GET", target)
+        time.sleep(0.5)
+        before, longest, until = cpu_seconds(router), 0.0, time.monotonic() + 3
+        while time.monotonic() < until:
+            began = time.monotonic()
+            assert server.get("/other").status == 200
+            longest = max(longest, time.monotonic() - began)
+            time.sleep(0.02)
+        used = cpu_seconds(router) - before
+    assert used < 1.5 and longest < 0.3, (used, longest)
+
+
+@pytest.mark.load
+def test_requests_for_a_socket_that_accepts_nothing_do_not_stop_others(run, socket_path):
+    """Each tried to connect 200 times a second, without a limit for all."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(socket_path))
+        socket_path.chmod(0o777)
+        listener.listen(1)
+        routes = [
+            {"match": {"uri": "/other"}, "action": {"return": 200}},
+            {"action": {"proxy": f"http://unix:{socket_path}"}},
+        ]
+        server = run({"routes": routes, "settings": {"listen_threads": 1}})
+        assert_requests_that_wait_cost_little(server, "/", 1500)
+
+
+CLOSES_ITS_SOCKET = r"""<?php
+$server = stream_socket_server('unix://' . getenv('HOWDAH_SOCKET'));
+while ($client = stream_socket_accept($server, -1)) {
+    $line = (string) fgets($client);
+    @fwrite($client, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    fclose($client);
+    if (str_contains($line, '/close')) { break; }
+}
+fclose($server);
+sleep(1000);
+"""
+
+
+@pytest.mark.load
+def test_requests_for_a_process_that_accepts_nothing_do_not_stop_others(run, folder):
+    """It lives, and has closed its socket. Each request tried to connect a hundred times a second."""
+    script = folder.write("closes.php", CLOSES_ITS_SOCKET)
+    application = {"type": "http", "command": f"php {script}", "working_directory": str(folder.root), "processes": 1}
+    routes = [{"match": {"uri": "/other"}, "action": {"return": 200}}, {"action": {"pass": "applications/app"}}]
+    server = run({"applications": {"app": application}, "routes": routes, "settings": {"listen_threads": 1}})
+    assert server.get("/close").status == 200
+    assert_requests_that_wait_cost_little(server, "/", 1500)
 
 
 RELAY_FLOOD = """

@@ -4,14 +4,27 @@ use crate::backends::connecting::known_addresses::KnownAddresses;
 use crate::net::transport::Transport;
 use howdah_config::Endpoint;
 use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixSocket};
 use tokio::time::{Instant, sleep, timeout};
 
+/// A connection that waits for room in the backlog of a Unix socket.
+struct InVain<'p>(&'p [u8]);
+
 /// The pause before a retry when the backlog of a Unix socket is full. For TCP the kernel retries.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
+/// The pause is longer with many connections: on average, those of a thread to one socket are retried in this interval.
+/// Thousands of them may wait for a server that accepts nothing.
+const BACKLOG_INTERVAL: Duration = Duration::from_micros(500);
+
+thread_local! {
+    /// How many connections of the thread wait for room, by path.
+    static IN_VAIN: RefCell<HashMap<Vec<u8>, u32>> = RefCell::default();
+}
 
 /// Connects a socket. Each address of a name has a part of the time until the deadline. While the backlog of a Unix socket
 /// is full, this waits, also after the deadline.
@@ -60,14 +73,46 @@ async fn connect_tcp(address: &SocketAddr) -> io::Result<Transport> {
 /// A path that begins with NUL is an abstract name.
 async fn connect_unix(path: &[u8]) -> io::Result<Transport> {
     use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::OsStr::from_bytes(path);
+    let mut in_vain = None;
     loop {
         let socket = UnixSocket::new_stream()?;
         refuse_descriptors(&socket);
-        match socket.connect(path).await {
+        match socket.connect(std::ffi::OsStr::from_bytes(path)).await {
             Ok(stream) => return Ok(Transport::Unix(stream)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_PAUSE).await,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                in_vain.get_or_insert_with(|| InVain::begin(path));
+                sleep(BACKLOG_PAUSE.max(BACKLOG_INTERVAL * InVain::count(path))).await;
+            }
             Err(error) => return Err(error),
         }
+    }
+}
+
+// === impl InVain ===
+
+impl InVain<'_> {
+    fn begin(path: &[u8]) -> InVain<'_> {
+        IN_VAIN.with_borrow_mut(|counts| *counts.entry(path.to_owned()).or_default() += 1);
+        InVain(path)
+    }
+
+    /// How many there are.
+    fn count(path: &[u8]) -> u32 {
+        IN_VAIN.with_borrow(|counts| counts.get(path).copied().unwrap_or_default())
+    }
+}
+
+impl Drop for InVain<'_> {
+    fn drop(&mut self) {
+        // At the end of the thread there is nothing left to count.
+        let _ = IN_VAIN.try_with(|counts| {
+            let mut counts = counts.borrow_mut();
+            if let Some(count) = counts.get_mut(self.0) {
+                *count -= 1;
+                if *count == 0 {
+                    counts.remove(self.0);
+                }
+            }
+        });
     }
 }

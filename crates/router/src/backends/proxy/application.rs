@@ -10,7 +10,9 @@ use howdah_protocol::messages::router::{FromRouter, HttpGenerationBoot};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 /// A generation, as the router's threads share it.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub struct HttpGeneration {
     last: AtomicUsize,
     /// How many requests wait for a process.
     waiting: AtomicU64,
+    /// How many of all requests are about to try again, after no process has accepted their connections.
+    retrying: AtomicU64,
     /// Another process is ready.
     changed: Notify,
     /// Reports to the supervisor that the generation is no longer used.
@@ -51,6 +55,11 @@ pub struct ProcessRequest {
 /// A request that is counted as long as it waits.
 struct Counted<'a>(&'a AtomicU64);
 
+/// The pause before another connection to the processes of an application that accepted none.
+const DEATH_PAUSE: Duration = Duration::from_millis(10);
+/// The average time between two such connections, of all requests.
+const RETRY_INTERVAL: Duration = Duration::from_millis(1);
+
 /// The address of a process, from a message of the supervisor.
 fn endpoint(address: &str) -> io::Result<Endpoint> {
     address.parse().map_err(|error| io::Error::other(format!("{address}: {error}")))
@@ -74,6 +83,7 @@ impl HttpGeneration {
             processes: boot.processes.iter().map(process).collect::<io::Result<_>>()?,
             last: 0.into(),
             waiting: 0.into(),
+            retrying: 0.into(),
             changed: Notify::new(),
             released: supervisor.send_on_drop(FromRouter::Released { generation: boot.id }),
         })
@@ -117,6 +127,23 @@ impl HttpGeneration {
                 None => changed.await,
             }
         }
+    }
+
+    /// Waits until a request may try again that no process has accepted: a death is reported soon. The more requests there
+    /// are, the longer each waits: a process may live, and accept nothing. `false` if that would be after the deadline.
+    pub async fn pause(&self, deadline: Instant) -> bool {
+        let count = self.retrying.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let _counted = Counted(&self.retrying);
+        let now = Instant::now();
+        if now + DEATH_PAUSE >= deadline {
+            return false;
+        }
+        let pause = RETRY_INTERVAL.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX)).max(DEATH_PAUSE);
+        // Another process may be ready before.
+        let changed = self.changed.notified();
+        let until = (now + pause).min(deadline - DEATH_PAUSE);
+        let _ = timeout_at(until, changed).await;
+        true
     }
 
     /// How many requests its processes have.

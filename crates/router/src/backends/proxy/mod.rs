@@ -57,9 +57,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 use tls::handshake::ServerTls;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 /// A thread's connections to other servers.
 #[derive(Default)]
@@ -88,9 +87,6 @@ struct Candidates<'a> {
     assigned: Option<AssignedRequest>,
 }
 
-/// The pause before another connection to the processes of an application that accepted none: the supervisor reports a
-/// death soon.
-const DEATH_PAUSE: Duration = Duration::from_millis(10);
 /// `Retry-After` of an application that has no process, in seconds.
 const NO_PROCESS_RETRY_AFTER: u32 = 5;
 
@@ -300,12 +296,11 @@ impl Candidates<'_> {
 
     /// The same after all processes have failed: the only one has probably died.
     async fn next_when_restarted(&mut self, deadline: Instant) -> Option<Rc<ConnectionPool>> {
-        let is_application = matches!(self.to, ProxyTarget::Application(..));
-        if !is_application || Instant::now() + DEATH_PAUSE >= deadline {
+        let ProxyTarget::Application(generation, _) = self.to else { return None };
+        self.assigned = None;
+        if !generation.pause(deadline).await {
             return None;
         }
-        self.assigned = None;
-        sleep(DEATH_PAUSE).await;
         self.next_when_ready(deadline).await
     }
 
