@@ -191,6 +191,26 @@ def test_whole_responses_of_scripts_that_are_not_read_have_a_limit_of_memory(ser
     assert server.get("/file.txt").text == "hello"
 
 
+def test_files_that_are_not_read_leave_descriptors_to_others(folder):
+    """Each of these responses has an open file. Once, ten connections took all descriptors, and no other one was accepted."""
+    folder.write("large.bin", b"x" * 4_000_000)
+    routes = [{"action": {"share": f"{folder.root}$uri"}}]
+    listeners = {"127.0.0.1:{port}": {"pass": "routes", "http2": True}}
+    limit = ("prlimit", "--nofile=1024:1024")
+    with Howdah.run({"listeners": listeners, "routes": routes}, prefix=limit) as server, ExitStack() as stack:
+        for _ in range(30):
+            connection = stack.enter_context(connect(server, window=0))
+            streams = [connection.streams[connection.begin(path="/large.bin")] for _ in range(100)]
+            connection.read_until(lambda: all(stream.heads or stream.reset for stream in streams))
+            assert {stream.status for stream in streams if stream.heads} == {200}
+            assert {stream.reset for stream in streams} == {None, REFUSED_STREAM}
+        with connect(server) as other:
+            assert other.request(path="/large.bin").body == b"x" * 4_000_000
+        assert server.get("/file.txt").text == "hello"
+        server.wait_for_log_line("take too many descriptors: refusing another one")
+        assert "Too many open files" not in server.stderr
+
+
 def test_a_response_that_many_others_wait_for_arrives(server, folder):
     """Each stream has its turn, whether its client reads slowly or fast."""
     folder.write("medium.bin", b"x" * 1_000_000)

@@ -52,6 +52,11 @@ impl OpenRequests {
         }
     }
 
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.count.get() as u64
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count.get() == 0

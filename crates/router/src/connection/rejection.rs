@@ -21,11 +21,24 @@ pub fn log_closed(peer: &Peer, reason: &str) {
     }
 }
 
-/// Logs that a request of HTTP/2 was refused because of the memory of its connection, once a minute for each client.
-pub fn log_refused(peer: &Peer) {
-    if is_due(peer, "memory") {
+/// What the open requests of a connection take too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// Memory.
+    Memory,
+    /// Descriptors.
+    Descriptors,
+}
+
+/// Logs that a request was refused because of the others of its connection, once a minute for each client.
+pub fn log_refused(peer: &Peer, excess: Excess) {
+    let excess = match excess {
+        Excess::Memory => "too much memory",
+        Excess::Descriptors => "too many descriptors",
+    };
+    if is_due(peer, excess) {
         let client = &peer.remote_addr;
-        tracing::warn!(%client, "the open requests of a connection take too much memory: refusing another one; its client may send it again");
+        tracing::warn!(%client, "the open requests of a connection take {excess}: refusing another one; its client may send it again");
     }
 }
 

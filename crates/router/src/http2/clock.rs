@@ -9,7 +9,9 @@ use crate::connection::clock::ConnectionClock;
 use crate::connection::head_memory::{HeadMemory, HeldHead};
 use crate::connection::open_requests::OpenRequests;
 use crate::connection::priority::{PriorityField, PriorityUpdate};
+use crate::connection::rejection::Excess;
 use crate::http2::send_room::{SendRoom, SendTurn};
+use crate::net::connection_limit::{ConnectionLimit, RequestPermit};
 use crate::net::load::Load;
 use howdah_config::Http;
 use http::request::Parts;
@@ -32,6 +34,8 @@ pub struct MultiplexedClock {
     sent: Cell<u64>,
     send_room: SendRoom,
     head_memory: Rc<HeadMemory>,
+    /// The limit of descriptors.
+    limit: Arc<ConnectionLimit>,
     /// How the connection ends, and since when that is known.
     ending: Cell<Option<(Ending, Instant)>>,
 }
@@ -51,6 +55,7 @@ pub enum Ending {
 pub struct OpenStream {
     clock: Rc<MultiplexedClock>,
     _head: HeldHead,
+    _permit: RequestPermit,
 }
 
 /// How long a client may take to notice the end of a connection, once nothing is left to answer.
@@ -62,7 +67,13 @@ const LAST_HEAD: Duration = Duration::from_secs(10);
 
 impl MultiplexedClock {
     /// The clock of a connection that this listener accepted. A draining connection ends after its requests.
-    pub fn new(load: Arc<Load>, listener: u64, is_draining: bool, limits: &Http) -> MultiplexedClock {
+    pub fn new(
+        load: Arc<Load>,
+        limit: Arc<ConnectionLimit>,
+        listener: u64,
+        is_draining: bool,
+        limits: &Http,
+    ) -> MultiplexedClock {
         MultiplexedClock {
             listener,
             send_timeout: Cell::new(limits.send_timeout),
@@ -72,6 +83,7 @@ impl MultiplexedClock {
             sent: Cell::new(0),
             send_room: SendRoom::new(),
             head_memory: HeadMemory::new(limits.http2.max_concurrent_streams),
+            limit,
             ending: Cell::new(is_draining.then(|| (Ending::Graceful, Instant::now()))),
         }
     }
@@ -118,11 +130,15 @@ impl MultiplexedClock {
 
     // --- Requests
 
-    /// A request begins. `None` if the client's open requests take too much memory with this one.
-    pub fn stream_began(self: &Rc<Self>, head: &Parts) -> Option<OpenStream> {
-        let head = self.head_memory.hold(head)?;
+    /// A request begins.
+    ///
+    /// # Errors
+    /// When the client's open requests take too much with this one.
+    pub fn stream_began(self: &Rc<Self>, head: &Parts) -> Result<OpenStream, Excess> {
+        let head = self.head_memory.hold(head).ok_or(Excess::Memory)?;
+        let permit = self.limit.acquire_request(self.requests.count()).ok_or(Excess::Descriptors)?;
         self.requests.began();
-        Some(OpenStream { clock: Rc::clone(self), _head: head })
+        Ok(OpenStream { clock: Rc::clone(self), _head: head, _permit: permit })
     }
 
     /// Bytes of a response were passed on, in this turn.

@@ -147,9 +147,12 @@ fn begin<B, F>(
     F: Future<Output = Response<B>> + 'static,
 {
     let (mut head, body) = request.into_parts();
-    let Some(open) = connection.stream_began(&head) else {
-        log_refused(peer);
-        return respond.send_reset(Reason::REFUSED_STREAM);
+    let open = match connection.stream_began(&head) {
+        Ok(open) => open,
+        Err(excess) => {
+            log_refused(peer, excess);
+            return respond.send_reset(Reason::REFUSED_STREAM);
+        }
     };
     let refusal = request_head::normalise(&mut head).err();
     let clock = Rc::new(StreamClock::new(respond, refusal, request_head::expects_continue(&head.headers)));

@@ -11,8 +11,10 @@ use crate::connection::account::Account;
 use crate::connection::clock::ConnectionClock;
 use crate::connection::head_memory::{HeadMemory, HeldHead};
 use crate::connection::open_requests::OpenRequests;
+use crate::connection::rejection::Excess;
 use crate::http3::send_grant::{LEAST_SEND_BYTES, SendGrant};
 use crate::http3::send_order::SendOrder;
+use crate::net::connection_limit::{ConnectionLimit, RequestPermit};
 use crate::net::load::Load;
 use howdah_config::Http;
 use http::request::Parts;
@@ -39,6 +41,8 @@ pub struct QuicClock {
     sent: Cell<u64>,
     send_order: SendOrder,
     head_memory: Rc<HeadMemory>,
+    /// The limit of descriptors.
+    limit: Arc<ConnectionLimit>,
     /// Whether a head was refused that had not come whole.
     has_refused: Cell<bool>,
     /// How much of responses may wait for the client, while there are requests.
@@ -65,6 +69,7 @@ pub enum Ending {
 pub struct OpenStream {
     clock: Rc<QuicClock>,
     _held: HeldHead,
+    _permit: RequestPermit,
 }
 
 /// How long a client may take to notice the end of a connection, once nothing is left to answer.
@@ -76,7 +81,14 @@ const COST_OF_CANCELLING: i64 = 16;
 
 impl QuicClock {
     /// The clock of a connection that this listener accepted. A draining connection ends after its requests.
-    pub fn new(load: Arc<Load>, listener: u64, is_draining: bool, is_confirmed: bool, limits: &Http) -> QuicClock {
+    pub fn new(
+        load: Arc<Load>,
+        limit: Arc<ConnectionLimit>,
+        listener: u64,
+        is_draining: bool,
+        is_confirmed: bool,
+        limits: &Http,
+    ) -> QuicClock {
         QuicClock {
             listener,
             send_timeout: Cell::new(limits.send_timeout),
@@ -87,6 +99,7 @@ impl QuicClock {
             sent: Cell::new(0),
             send_order: SendOrder::default(),
             head_memory: HeadMemory::new(limits.http2.max_concurrent_streams),
+            limit,
             has_refused: Cell::new(false),
             send_grant: RefCell::default(),
             account: RefCell::new(Account::new()),
@@ -94,16 +107,20 @@ impl QuicClock {
         }
     }
 
-    /// A stream of a request begins; `None` if it must be refused, because the client's open requests take too much memory.
-    pub fn stream_began(self: &Rc<Self>) -> Option<OpenStream> {
-        let Some(held) = self.head_memory.hold_stream() else {
-            self.charge(COST_OF_CANCELLING);
-            return None;
-        };
+    /// A stream of a request begins.
+    ///
+    /// # Errors
+    /// When it must be refused, because the client's open requests take too much with it.
+    pub fn stream_began(self: &Rc<Self>) -> Result<OpenStream, Excess> {
+        let held = self.head_memory.hold_stream().ok_or(Excess::Memory).and_then(|held| {
+            let permit = self.limit.acquire_request(self.requests.count());
+            permit.map(|permit| (held, permit)).ok_or(Excess::Descriptors)
+        });
+        let (held, permit) = held.inspect_err(|_| self.charge(COST_OF_CANCELLING))?;
         self.requests.began();
         self.send_grant.borrow_mut().get_or_insert_with(SendGrant::take);
         self.charge(-POINTS_OF_REQUEST);
-        Some(OpenStream { clock: Rc::clone(self), _held: held })
+        Ok(OpenStream { clock: Rc::clone(self), _held: held, _permit: permit })
     }
 
     /// How many bytes of responses may wait until the client has confirmed them.
@@ -282,7 +299,8 @@ mod tests {
     use super::*;
 
     fn clock() -> Rc<QuicClock> {
-        Rc::new(QuicClock::new(Arc::default(), 1, false, true, &Http::default()))
+        let limit = ConnectionLimit::of_descriptors(1 << 20);
+        Rc::new(QuicClock::new(Arc::default(), limit, 1, false, true, &Http::default()))
     }
 
     fn ending(clock: &QuicClock) -> Option<Ending> {
@@ -303,9 +321,9 @@ mod tests {
     #[test]
     fn streams_that_are_refused_empty_the_account() {
         let clock = clock();
-        let open: Vec<_> = (0..10_000).map_while(|_| clock.stream_began()).collect();
+        let open: Vec<_> = (0..10_000).map_while(|_| clock.stream_began().ok()).collect();
         assert!(open.len() < 300 && ending(&clock).is_none());
-        assert!((0..1000).any(|_| clock.stream_began().is_none() && clock.ends_abruptly()));
+        assert!((0..1000).any(|_| clock.stream_began().is_err() && clock.ends_abruptly()));
     }
 
     #[test]

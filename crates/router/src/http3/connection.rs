@@ -100,10 +100,13 @@ pub async fn serve<B, F>(
                     remote = now;
                     peer = Rc::new(peer.moved_to(remote));
                 }
-                let Some(open) = clock.stream_began() else {
-                    log_refused(&peer);
-                    refuse(stream);
-                    continue;
+                let open = match clock.stream_began() {
+                    Ok(open) => open,
+                    Err(excess) => {
+                        log_refused(&peer, excess);
+                        refuse(stream);
+                        continue;
+                    }
                 };
                 if clock.send_window() != send_window {
                     send_window = clock.send_window();

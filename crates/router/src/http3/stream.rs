@@ -7,7 +7,7 @@
 
 use crate::connection::framing::{content_length, drop_from_trailers, has_body, make_final};
 use crate::connection::priority::PriorityField;
-use crate::connection::rejection::{log_closed, log_refused};
+use crate::connection::rejection::{Excess, log_closed, log_refused};
 use crate::connection::{request_head, response_head};
 use crate::http3::clock::{OpenStream, QuicClock};
 use crate::http3::request_body::RequestBody;
@@ -103,7 +103,7 @@ impl Arriving {
                 tracing::debug!(%error, "a request has no head that can be read");
                 open.was_cancelled();
                 if open.connection().take_refusal() {
-                    log_refused(&peer);
+                    log_refused(&peer, Excess::Memory);
                 }
                 if let StreamError::HeaderTooBig { .. } = error {
                     log_closed(&peer, "the head of a request is too large: answered 431");
@@ -114,7 +114,7 @@ impl Arriving {
         is_answered.set(true);
         let (mut send, mut receive) = stream.split();
         let Some(_held) = open.hold(&head) else {
-            log_refused(&peer);
+            log_refused(&peer, Excess::Memory);
             receive.stop_sending(Code::H3_REQUEST_REJECTED);
             return send.stop_stream(Code::H3_REQUEST_REJECTED);
         };

@@ -168,7 +168,8 @@ impl Serving {
             let view = self.dispatcher.views.of_listener(listener);
             let http = &view.configuration().settings.http;
             let is_draining = self.is_draining(listener);
-            let clock = MultiplexedClock::new(Arc::clone(&self.load), listener, is_draining, http);
+            let limit = Arc::clone(&self.limit);
+            let clock = MultiplexedClock::new(Arc::clone(&self.load), limit, listener, is_draining, http);
             (Rc::new(clock), http.http2.max_concurrent_streams)
         };
         registered.replace(Rc::clone(&clock) as Rc<dyn ConnectionClock>);
@@ -210,7 +211,8 @@ impl Serving {
             let http = &view.configuration().settings.http;
             // Without a completion to wait for, the handshake is complete.
             let is_confirmed = completion.is_none();
-            Rc::new(QuicClock::new(Arc::clone(&self.load), listener, is_draining, is_confirmed, http))
+            let limit = Arc::clone(&self.limit);
+            Rc::new(QuicClock::new(Arc::clone(&self.load), limit, listener, is_draining, is_confirmed, http))
         };
         match completion {
             None => count(Scalar::Tls13),
