@@ -1,5 +1,6 @@
 """FastCGI listeners and bytes that no web server should send: each connection gets an answer or an end, and costs little."""
 
+import contextlib
 import os
 import random
 import socket
@@ -145,6 +146,25 @@ def test_answers_that_are_not_read_take_no_memory(listen, connect):
     time.sleep(0.3)
     assert memory(server) - before < 30_000_000
     assert connect(server).request("/a.php").body == b"hello"
+
+
+def test_a_body_in_records_of_one_byte_takes_little_memory(run, connect):
+    """The server behind reads nothing. Once, each byte that waited took 50."""
+    with socket.create_server(("127.0.0.1", 0)) as upstream:
+        routes = [{"action": {"proxy": f"http://127.0.0.1:{upstream.getsockname()[1]}"}}]
+        listeners = {"127.0.0.1:{port}": {"pass": "routes", "protocol": "fastcgi"}}
+        server = run({"listeners": listeners, "routes": routes})
+        before = memory(server)
+        webs = [connect(server) for _ in range(10)]
+        for web in webs:
+            web.socket.settimeout(1)
+            params = web.params("/", "POST", 5_000_000)
+            # The upstream's socket takes as much as this.
+            web.send(begin() + variables(params) + record(STDIN, bytes(60_000)) * 60)
+            with contextlib.suppress(TimeoutError):
+                for _ in range(50):
+                    web.send(record(STDIN, b"x") * 10_000)
+        assert memory(server) - before < 20_000_000
 
 
 def memory(server) -> int:

@@ -2,7 +2,7 @@
 //!
 //! The connection reads from its socket only while the queue has room: a reader that is slow slows the web server down.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame, SizeHint};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -20,6 +20,8 @@ pub struct RequestBody {
 #[derive(Default)]
 pub struct BodyQueue {
     parts: RefCell<VecDeque<Bytes>>,
+    /// Short parts that came after those, together.
+    short: RefCell<BytesMut>,
     queued: Cell<usize>,
     /// How many bytes have come.
     received: Cell<u64>,
@@ -45,6 +47,8 @@ enum End {
 
 /// The most bytes that wait for the reader, and one read more.
 const QUEUE_BYTES: usize = 256 * 1024;
+/// A shorter part is copied: it would keep all bytes that were read together with it, and a record may have one byte.
+const SHORT_PART: usize = 4 * 1024;
 
 // === impl BodyQueue ===
 
@@ -68,7 +72,13 @@ impl BodyQueue {
         // Without a reader, it would only take memory.
         if self.end.get() == End::NotYet && !self.is_dropped.get() {
             self.queued.set(self.queued.get() + part.len());
-            self.parts.borrow_mut().push_back(part);
+            let mut short = self.short.borrow_mut();
+            if part.len() < SHORT_PART {
+                short.extend_from_slice(&part);
+            } else {
+                let before = std::mem::take(&mut *short).freeze();
+                self.parts.borrow_mut().extend([before, part].into_iter().filter(|part| !part.is_empty()));
+            }
             self.wake();
         }
     }
@@ -111,6 +121,14 @@ impl BodyQueue {
         }
     }
 
+    /// The next part.
+    fn take(&self) -> Option<Bytes> {
+        let first = self.parts.borrow_mut().pop_front();
+        let part = first.unwrap_or_else(|| std::mem::take(&mut *self.short.borrow_mut()).freeze());
+        self.queued.set(self.queued.get() - part.len());
+        Some(part).filter(|part| !part.is_empty())
+    }
+
     fn wake(&self) {
         if let Some(reader) = self.reader.take() {
             reader.wake();
@@ -127,8 +145,7 @@ impl Body for RequestBody {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let queue = &self.queue;
         // The parts before a wrong end are passed on, as with HTTP/1.
-        if let Some(part) = queue.parts.borrow_mut().pop_front() {
-            queue.queued.set(queue.queued.get() - part.len());
+        if let Some(part) = queue.take() {
             if let Some(filler) = queue.filler.take() {
                 filler.wake();
             }
@@ -145,7 +162,7 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.queue.end.get() == End::Whole && self.queue.parts.borrow().is_empty()
+        self.queue.end.get() == End::Whole && self.queue.queued.get() == 0
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -164,6 +181,7 @@ impl Drop for RequestBody {
     fn drop(&mut self) {
         self.queue.is_dropped.set(true);
         self.queue.parts.take();
+        self.queue.short.take();
         self.queue.queued.set(0);
         if let Some(filler) = self.queue.filler.take() {
             filler.wake();
