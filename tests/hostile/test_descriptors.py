@@ -13,6 +13,7 @@ from typing import Iterator
 import pytest
 
 from support import fastcgi
+from support.command_line import howdah
 from support.machine import free_port
 from support.waiting import PATIENCE, wait_for
 
@@ -106,6 +107,34 @@ def test_a_client_of_the_control_socket_cannot_attach_descriptors(application, r
         with pytest.raises(PermissionError):
             attach(client, sock)
     assert server.api("GET", "/config").status == 200
+
+
+def test_a_server_in_the_place_of_the_control_socket_cannot_attach_descriptors():
+    """Any user can listen at an abstract name while no howdah does."""
+    name, refused = f"howdah-test-{free_port()}", []
+
+    def answer() -> None:
+        with contextlib.suppress(OSError), lingering() as sock:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+                try:
+                    attach(connection, sock, head)
+                except PermissionError:
+                    refused.append(True)
+                    connection.sendall(head)
+                connection.sendall(b"{}")
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("\0" + name)
+        listener.listen()
+        listener.settimeout(PATIENCE)
+        thread = threading.Thread(target=answer)
+        thread.start()
+        ended = howdah("config", "get", "--control", f"unix:@{name}")
+        thread.join()
+    assert refused and ended.returncode == 0 and ended.stdout.strip() == "{}"
 
 
 HTTP_SERVER = """

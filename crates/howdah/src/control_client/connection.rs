@@ -5,6 +5,7 @@ use crate::control_client::response::ApiResponse;
 use crate::paths::{ServeFolders, StatePaths, absolute};
 use clap::Args;
 use howdah_config::Endpoint;
+use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
 use howdah_supervisor::system_error::error_text;
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
@@ -19,7 +20,7 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpStream, UnixSocket, UnixStream};
 
 /// The options that choose a running howdah.
 #[derive(Debug, Args)]
@@ -132,8 +133,8 @@ impl ControlApi {
                 let connected = TcpStream::connect((host.as_str(), *port)).await;
                 return self.exchange(connected.map_err(|error| self.unreachable(&error))?, request).await;
             }
-            Endpoint::Unix(path) => UnixStream::connect(path).await,
-            Endpoint::Abstract(name) => UnixStream::connect(format!("\0{name}")).await,
+            Endpoint::Unix(path) => connect_unix(path).await,
+            Endpoint::Abstract(name) => connect_unix(Path::new(&format!("\0{name}"))).await,
         };
         let stream = connected.map_err(|error| self.unreachable(&error))?;
         self.exchange(stream, request).await
@@ -191,6 +192,14 @@ impl ControlApi {
             }
         }
     }
+}
+
+/// Connects to a socket. Any user can listen at an abstract name while no howdah does: descriptors that it attaches to its
+/// answer must not stop this process.
+async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    let socket = UnixSocket::new_stream()?;
+    refuse_descriptors(&socket);
+    socket.connect(path).await
 }
 
 /// The control API of the `howdah serve` of this folder.
