@@ -15,6 +15,8 @@ pub struct HeadScanner {
     searched: usize,
     /// The beginning of the line whose end has not arrived yet.
     line_start: usize,
+    /// How many bytes of the request line are known to belong to its method. Each byte may arrive alone.
+    method: usize,
     /// The version in the request line, once that is complete.
     version: Option<HttpVersion>,
     length: Option<u64>,
@@ -96,7 +98,7 @@ impl HeadScanner {
         self.searched = bytes.len();
         if self.version.is_none() {
             // A client of another protocol may never send a line end.
-            unfinished_request_line(&bytes[self.line_start..])?;
+            self.method = unfinished_request_line(&bytes[self.line_start..], self.method)?;
         }
         if bytes.len() >= MAX_HEAD_BYTES { Err(self.too_long()) } else { Ok(None) }
     }
@@ -176,12 +178,19 @@ fn raw_bytes(line: &[u8]) -> Vec<usize> {
     (query..end).filter(|at| is_raw(line[*at])).collect()
 }
 
-fn unfinished_request_line(bytes: &[u8]) -> Result<(), HeadRefusal> {
-    let method = bytes.strip_suffix(b"\r").unwrap_or(bytes).split(|byte| *byte == b' ').next().unwrap_or_default();
-    if method.starts_with(TLS_HANDSHAKE) {
+/// Checks the method in the beginning of a request line, of which this number of bytes are known to be right. Returns how
+/// many are now.
+fn unfinished_request_line(bytes: &[u8], known: usize) -> Result<usize, HeadRefusal> {
+    if bytes.starts_with(TLS_HANDSHAKE) {
         return Err(HeadRefusal::Bad("TLS handshake on a plain HTTP port"));
     }
-    if method.iter().all(|byte| is_token_byte(*byte)) { Ok(()) } else { Err(HeadRefusal::Bad("the method")) }
+    let known = known.min(bytes.len());
+    let other = bytes[known..].iter().position(|byte| !is_token_byte(*byte)).map_or(bytes.len(), |other| known + other);
+    match &bytes[other..] {
+        // The line may end here: an empty line before the request.
+        [] | [b' ', ..] | [b'\r'] => Ok(other),
+        _ => Err(HeadRefusal::Bad("the method")),
+    }
 }
 
 /// RFC 9112, 6.1 and 6.3: only `chunked` is supported.
