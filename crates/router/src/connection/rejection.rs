@@ -21,7 +21,7 @@ pub fn log_closed(peer: &Peer, reason: &str) {
     }
 }
 
-/// What the open requests of a connection take too much of.
+/// The resource of which the open requests of a connection take too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
     /// Memory.
