@@ -8,12 +8,12 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from support.async_site import LOOP
 from support.http_applications import configuration
+from support.processes import cpu_seconds
 from support.roadrunner_applications import frame, hostile_application, roadrunner_application
 from support.waiting import wait_for
 
@@ -128,11 +128,6 @@ def test_a_script_with_endless_interim_responses_does_not_stop_others(folder, ru
     assert longest < 0.5, longest
 
 
-def cpu_seconds(process) -> float:
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def assert_requests_that_wait_cost_little(server, target: str, requests: int) -> None:
     """Sends requests that get no answer, and looks at the processor time of the router, and at other requests."""
     router = server.router()
@@ -140,13 +135,13 @@ def assert_requests_that_wait_cost_little(server, target: str, requests: int) ->
         for _ in range(requests):
             clients.enter_context(server.connect()).send_request("GET", target)
         time.sleep(0.5)
-        before, longest, until = cpu_seconds(router), 0.0, time.monotonic() + 3
+        before, longest, until = cpu_seconds(router.pid), 0.0, time.monotonic() + 3
         while time.monotonic() < until:
             began = time.monotonic()
             assert server.get("/other").status == 200
             longest = max(longest, time.monotonic() - began)
             time.sleep(0.02)
-        used = cpu_seconds(router) - before
+        used = cpu_seconds(router.pid) - before
     assert used < 1.5 and longest < 0.3, (used, longest)
 
 

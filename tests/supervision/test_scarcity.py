@@ -14,6 +14,7 @@ import pytest
 from support.faults.file_systems import fill, small_disk
 from support.http.client import ProtocolError
 from support.machine import needs_root
+from support.processes import cpu_seconds
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -160,11 +161,6 @@ def test_a_read_only_state_is_loaded_and_changes_are_rejected(folder, tmp_path):
 
 
 # --- Descriptors
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def few_descriptors(soft: int, hard: int) -> dict:

@@ -49,6 +49,12 @@ def _read(path: str) -> bytes | None:
         os.close(file)
 
 
+def cpu_seconds(pid: int) -> float:
+    """The processor time of a process until now."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @dataclass(frozen=True)
 class Process:
     pid: int

@@ -84,12 +84,7 @@ impl Guarded {
 
     /// Whether a part of a head has come, and not its end.
     pub fn has_unfinished_head(&self) -> bool {
-        self.error.is_none() && self.released == 0 && self.has_kept_some() && !self.guard.is_in_body()
-    }
-
-    /// Whether a byte that is no empty line was held back: mostly, the first one is.
-    fn has_kept_some(&self) -> bool {
-        self.kept.iter().any(|byte| !byte.is_ascii_whitespace())
+        self.error.is_none() && self.released == 0 && self.guard.has_begun_head()
     }
 
     /// Whether the client spoke another protocol, and gets no answer.

@@ -70,9 +70,9 @@ impl Guard {
         matches!(&self.state, GuardState::Head(scanner) if scanner.has_seen_nothing()).then_some(self.heads)
     }
 
-    /// Whether the last bytes that came belong to a body, or to what follows a request for another protocol.
-    pub fn is_in_body(&self) -> bool {
-        !matches!(self.state, GuardState::Head(_))
+    /// Whether more than empty lines of a head has come, and not its end.
+    pub fn has_begun_head(&self) -> bool {
+        matches!(&self.state, GuardState::Head(scanner) if scanner.has_begun())
     }
 
     /// The number of requests that must be answered before the guard continues. It waits if the last request asks for

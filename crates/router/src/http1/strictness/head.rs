@@ -17,6 +17,8 @@ pub struct HeadScanner {
     line_start: usize,
     /// How many bytes of the request line are known to belong to its method. Each byte may arrive alone.
     method: usize,
+    /// Whether the request line has begun: there may be empty lines before it.
+    has_begun: bool,
     /// The version in the request line, once that is complete.
     version: Option<HttpVersion>,
     length: Option<u64>,
@@ -98,9 +100,16 @@ impl HeadScanner {
         self.searched = bytes.len();
         if self.version.is_none() {
             // A client of another protocol may never send a line end.
-            self.method = unfinished_request_line(&bytes[self.line_start..], self.method)?;
+            let line = &bytes[self.line_start..];
+            self.has_begun = line.first().is_some_and(|byte| !byte.is_ascii_whitespace());
+            self.method = unfinished_request_line(line, self.method)?;
         }
         if bytes.len() >= MAX_HEAD_BYTES { Err(self.too_long()) } else { Ok(None) }
+    }
+
+    /// Whether more than empty lines has arrived.
+    pub fn has_begun(&self) -> bool {
+        self.version.is_some() || self.has_begun
     }
 
     /// Whether no byte of the head has arrived.
