@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.http.http2 import Http2Connection
+from support.processes import cpu_seconds
 from support.roadrunner_applications import frame, hostile_application, roadrunner_application
 from support.waiting import wait_for
 
@@ -148,3 +149,66 @@ def test_slow_encoders_leave_processors_and_threads_to_others(compressing):
             assert server.get("/other").status == 200
             most = max(most, len(list(Path(f"/proc/{router.pid}/task").iterdir())))
     assert most < 50, most
+
+
+BEGINNINGS = {
+    "method": b"A" * 60_000,
+    "empty lines": b"\r\n" * 30_000,
+    "spaces": b"GET / HTTP/1.1\r\nX: " + b" " * 60_000,
+}
+
+
+@pytest.mark.load
+@pytest.mark.parametrize("name", BEGINNINGS)
+def test_each_byte_of_a_long_head_costs_as_much_as_of_a_short_one(run, name):
+    """It comes in packets of one byte. Once, each was five times as much, because what had come was looked at again."""
+    server = run({"routes": [{"action": {"return": 200}}], "settings": {"listen_threads": 1}})
+    router = server.router()
+
+    def seconds(begins: bytes) -> float:
+        with server.connect() as client:
+            client.socket.sendall(begins)
+            time.sleep(0.1)
+            before = cpu_seconds(router.pid)
+            for number in range(3000):
+                client.socket.sendall(begins[-2 + number % 2 :][:1])
+                time.sleep(0.0003)
+            return cpu_seconds(router.pid) - before
+
+    seconds(BEGINNINGS[name][:50])
+    assert seconds(BEGINNINGS[name]) < 2 * seconds(BEGINNINGS[name][:50]) + 0.05
+
+
+def test_large_forms_have_a_limit_of_memory_for_all(run, folder):
+    """Bytes that are not UTF-8 become three for the worker, while a form waits for it."""
+    application = roadrunner_application(folder, limits={"queue_timeout": 120})
+    server = run({"applications": {"app": application}, "settings": {"listen_threads": 1}})
+    form = b"a=" + b"\xff" * 8_000_000
+    with ExitStack() as stack:
+        stack.enter_context(server.connect()).send_request("GET", "/sleep?ms=100000")
+        clients = [stack.enter_context(server.connect()) for _ in range(40)]
+        for client in clients:
+            client.send_request("POST", "/", FORM, form)
+        refused = [client for client in clients if select.select([client.socket], [], [], 0.05)[0]]
+        assert {client.response("POST").status for client in refused} <= {503}
+        small = stack.enter_context(server.connect())
+        small.send_request("POST", "/", FORM, b"a=1")
+        waits = len(clients) - len(refused) + 2
+        wait_for(lambda: server.api("GET", "/status/applications/app/requests/active").json() >= waits, "the requests")
+        assert peak_bytes(server.router()) < (512 + 150) << 20
+        assert refused
+        server.wait_for_log_line("large forms take more than")
+
+
+@pytest.mark.load
+def test_others_are_answered_while_a_form_with_one_large_field_becomes_json(server):
+    """Once, a field of 8 MB stopped the event loop for 0.4 seconds, and for seven times as long in this build."""
+    with server.connect() as client, server.connect() as other:
+        client.send_request("POST", "/length", FORM, b"a=" + b"\xff" * 7_000_000)
+        longest = 0.0
+        while not select.select([client.socket], [], [], 0)[0]:
+            began = time.monotonic()
+            assert other.request("GET", "/other").status == 200
+            longest = max(longest, time.monotonic() - began)
+        assert client.response("POST").status == 200
+    assert longest < 0.5, longest

@@ -3,11 +3,17 @@
 //! A form is read while it arrives. Its files go to the disk, and its fields to memory: more than [`MAX_FIELD_BYTES`] of
 //! fields are answered 413, and so are more than [`MAX_PARTS`] parts, and names with too many arrays. A form that is not
 //! valid is answered 400. Bytes of fields that are not UTF-8 are replaced, because JSON is.
+//!
+//! The large forms of all requests have a limit of memory, beyond which they are answered 503. Their fields become JSON on
+//! another thread: one field may have megabytes.
 
 use crate::backends::roadrunner::multipart::{MultipartParser, MultipartPiece, PartHead};
 use crate::backends::roadrunner::upload::{Upload, UploadWriter};
+use crate::report::Throttle;
 use crate::request::incoming::IncomingBody;
+use crate::response::counted_memory::CountedMemory;
 use crate::response::failure::Failure;
+use crate::response::slow_work::do_elsewhere;
 use bytes::Bytes;
 use howdah_config::{Http, parse_arguments};
 use howdah_goridge::tree::{TooManyArrays, Tree};
@@ -18,6 +24,8 @@ use http_body_util::BodyExt;
 use hyper::body::Body;
 use serde_json::value::RawValue;
 use std::path::Path;
+use std::sync::LazyLock;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 use tempfile::TempPath;
 use tokio::task::yield_now;
@@ -41,15 +49,26 @@ pub struct Form {
     pub uploads: Option<Box<RawValue>>,
     /// The files. They are removed when this is dropped.
     pub files: Vec<TempPath>,
+    /// The memory of the fields, if they are large.
+    pub memory: FieldMemory,
+}
+
+/// The memory of the fields of a large form, as all forms together count it.
+#[derive(Debug, Default)]
+pub struct FieldMemory {
+    parts: Vec<CountedMemory>,
+    /// How many bytes of fields there is memory for, beyond those of a small form.
+    bytes: usize,
 }
 
 /// A form that is being received.
 #[derive(Default)]
 struct FormWriter {
-    fields: Tree<String>,
+    fields: Vec<(String, Vec<u8>)>,
     uploads: Tree<Upload>,
     files: Vec<TempPath>,
     field_bytes: usize,
+    memory: FieldMemory,
     parts: usize,
     part: Part,
 }
@@ -75,6 +94,17 @@ const MAX_FIELD_BYTES: usize = 16 * 1024 * 1024;
 const MAX_PARTS: usize = 100_000;
 /// The most files: each is one of the machine's files.
 const MAX_FILES: usize = 1000;
+/// A form with no more fields than this is small: it is not counted, and becomes JSON at once.
+const SMALL: usize = 64 * 1024;
+/// The fields, their parts, and their JSON, in which a byte that is not UTF-8 has three.
+const COPIES: usize = 4;
+/// The most memory of all large forms.
+const MOST_OF_ALL: usize = 512 * 1024 * 1024;
+/// `Retry-After` beyond that, in seconds.
+const RETRY_AFTER: u32 = 1;
+
+static MEMORY_OF_ALL: AtomicUsize = AtomicUsize::new(0);
+static REFUSED: LazyLock<Throttle> = LazyLock::new(|| Throttle::new(Duration::from_secs(60)));
 
 /// The kind of form in a request with a body; `None` if it is not one.
 pub fn kind(parts: &Parts) -> Option<FormKind> {
@@ -106,26 +136,48 @@ pub async fn read(
 
 async fn read_url_encoded(mut body: IncomingBody, limits: &Http) -> Result<Form, Failure> {
     let mut text = Vec::new();
-    let mut total = 0;
+    let (mut total, mut memory) = (0, FieldMemory::default());
     while let Some(data) = next(&mut body, &mut total, limits).await? {
         if text.len() + data.len() > MAX_FIELD_BYTES {
             return Err(Failure::BodyTooLarge);
         }
+        memory.hold(text.len() + data.len())?;
         text.extend_from_slice(&data);
     }
+    let fields = made(text.len(), move || fields_of_text(&text)).await?;
+    Ok(Form { fields, memory, ..Form::default() })
+}
+
+/// The JSON of a text with fields.
+fn fields_of_text(text: &[u8]) -> Result<Vec<u8>, Failure> {
     // Escaped bytes are decoded below. Others should be UTF-8.
-    let text = String::from_utf8_lossy(&text);
+    let text = String::from_utf8_lossy(text);
     if text.bytes().filter(|byte| *byte == b'&').count() >= MAX_PARTS {
         return Err(Failure::BodyTooLarge);
     }
     let mut fields = Tree::default();
-    let mut turn = Turn::begin();
     for argument in parse_arguments(&text) {
-        turn.pause_if_long().await;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         fields.insert(&text(&argument.name), text(&argument.value)).map_err(too_large)?;
     }
-    form(&fields, &Tree::default(), Vec::new())
+    json(&fields)
+}
+
+/// The JSON of these fields.
+fn fields_of_parts(parts: Vec<(String, Vec<u8>)>) -> Result<Vec<u8>, Failure> {
+    let mut fields = Tree::default();
+    for (name, value) in parts {
+        fields.insert(&name, String::from_utf8_lossy(&value).into_owned()).map_err(too_large)?;
+    }
+    json(&fields)
+}
+
+/// The result of this work on fields of this length.
+async fn made<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    if bytes <= SMALL { work() } else { do_elsewhere(work).await.map_err(|_| Failure::Internal)? }
 }
 
 async fn read_multipart(parts: &Parts, mut body: IncomingBody, folder: &Path, limits: &Http) -> Result<Form, Failure> {
@@ -145,7 +197,9 @@ async fn read_multipart(parts: &Parts, mut body: IncomingBody, folder: &Path, li
     if !parser.has_ended() {
         return Err(BAD);
     }
-    self::form(&form.fields, &form.uploads, form.files)
+    let FormWriter { fields, uploads, files, field_bytes, memory, .. } = form;
+    let fields = made(field_bytes, || fields_of_parts(fields)).await?;
+    Ok(Form { fields, uploads: uploads_as_json(&uploads)?, files, memory })
 }
 
 /// The next bytes of a body.
@@ -164,20 +218,40 @@ async fn next(body: &mut IncomingBody, total: &mut u64, limits: &Http) -> Result
     }
 }
 
-fn form(fields: &Tree<String>, uploads: &Tree<Upload>, files: Vec<TempPath>) -> Result<Form, Failure> {
-    let not_text = |error: serde_json::Error| {
+/// As in RoadRunner, a form without fields is an empty body.
+fn json(fields: &Tree<String>) -> Result<Vec<u8>, Failure> {
+    if fields.is_empty() { Ok(Vec::new()) } else { serde_json::to_vec(fields).map_err(|_| Failure::Internal) }
+}
+
+fn uploads_as_json(uploads: &Tree<Upload>) -> Result<Option<Box<RawValue>>, Failure> {
+    let json = (!uploads.is_empty()).then(|| serde_json::value::to_raw_value(uploads)).transpose();
+    json.map_err(|error| {
         tracing::error!(%error, "an uploaded file cannot be passed on: its path is no text; see TMPDIR");
         Failure::Internal
-    };
-    Ok(Form {
-        // As in RoadRunner, a form without fields is an empty body.
-        fields: if fields.is_empty() { Vec::new() } else { serde_json::to_vec(fields).map_err(not_text)? },
-        uploads: match uploads.is_empty() {
-            true => None,
-            false => Some(serde_json::value::to_raw_value(uploads).map_err(not_text)?),
-        },
-        files,
     })
+}
+
+// === impl FieldMemory ===
+
+impl FieldMemory {
+    /// Has memory for this number of bytes of fields, in all.
+    ///
+    /// # Errors
+    /// 503 if other forms have the memory.
+    fn hold(&mut self, bytes: usize) -> Result<(), Failure> {
+        while bytes > SMALL + self.bytes {
+            let more = self.bytes.max(SMALL);
+            let Some(part) = CountedMemory::take(&MEMORY_OF_ALL, COPIES * more, MOST_OF_ALL) else {
+                if REFUSED.is_due() {
+                    tracing::warn!("large forms take more than {MOST_OF_ALL} bytes of memory; answering 503");
+                }
+                return Err(Failure::Unavailable { retry_after: RETRY_AFTER });
+            };
+            self.parts.push(part);
+            self.bytes += more;
+        }
+        Ok(())
+    }
 }
 
 // === impl Turn ===
@@ -214,6 +288,7 @@ impl FormWriter {
                     if self.field_bytes > MAX_FIELD_BYTES {
                         return Err(Failure::BodyTooLarge);
                     }
+                    self.memory.hold(self.field_bytes)?;
                     value.extend_from_slice(&data);
                 }
                 Part::File(_, file) => file.write(&data).map_err(|error| unwritten(&error))?,
@@ -221,9 +296,7 @@ impl FormWriter {
             MultipartPiece::End => match std::mem::take(&mut self.part) {
                 Part::Skipped => {}
                 Part::NoFile(name) => self.uploads.insert(&name, Upload::without_file()).map_err(too_large)?,
-                Part::Field(name, value) => {
-                    self.fields.insert(&name, String::from_utf8_lossy(&value).into_owned()).map_err(too_large)?;
-                }
+                Part::Field(name, value) => self.fields.push((name, value)),
                 Part::File(name, file) => {
                     let (upload, path) = file.finish();
                     self.files.push(path);
@@ -240,6 +313,7 @@ impl FormWriter {
         if self.field_bytes > MAX_FIELD_BYTES {
             return Err(Failure::BodyTooLarge);
         }
+        self.memory.hold(self.field_bytes)?;
         match head.file_name {
             None => Ok(Part::Field(name, Vec::new())),
             Some(file) if file.is_empty() => Ok(Part::NoFile(name)),

@@ -1,7 +1,7 @@
 //! A request, as a worker of RoadRunner gets it: its context, and its body in memory or in a file.
 
 use crate::backends::buffering::request_body::{self, BufferedBody};
-use crate::backends::roadrunner::form::{self, Form};
+use crate::backends::roadrunner::form::{self, FieldMemory, Form};
 use crate::request::incoming::IncomingBody;
 use crate::request::protocol::protocol;
 use crate::request::subject::Subject;
@@ -28,6 +28,8 @@ pub struct WorkerRequest {
     /// The uploaded files. They are removed when this is dropped.
     #[expect(dead_code, reason = "their drop removes them")]
     files: Vec<TempPath>,
+    /// The memory of the fields of a form.
+    _memory: FieldMemory,
 }
 
 /// How an application gets its requests.
@@ -97,7 +99,8 @@ impl WorkerRequest {
             ..context(subject)
         };
         let head = context.frame(codec, length).ok_or(Failure::BodyTooLarge)?;
-        Ok(WorkerRequest { head, body, file, files: form.map(|form| form.files).unwrap_or_default() })
+        let Form { files, memory, .. } = form.unwrap_or_default();
+        Ok(WorkerRequest { head, body, file, files, _memory: memory })
     }
 }
 
@@ -105,7 +108,7 @@ impl WorkerRequest {
 impl WorkerRequest {
     /// A request without a body.
     pub fn of_head(head: Vec<u8>) -> WorkerRequest {
-        WorkerRequest { head, body: Bytes::new(), file: None, files: Vec::new() }
+        WorkerRequest { head, body: Bytes::new(), file: None, files: Vec::new(), _memory: FieldMemory::default() }
     }
 }
 

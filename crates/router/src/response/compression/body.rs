@@ -1,23 +1,19 @@
 //! A body that is compressed while it is sent.
 //!
 //! Its source is polled as the client takes it, and compressed in pieces, so that the event loop is never blocked for
-//! long. A slow encoder works on tokio's blocking pool, because one piece may cost it half a second: as many of them at a
-//! time as there are processors, because more would only take these from the event loops, and threads from look-ups of
-//! names and files. When the source is pending, the encoder is flushed, so that bytes that a script has flushed reach the client. The pauses of a file are no
+//! long. A slow encoder works on other threads, because one piece may cost it half a second. When the source is pending, the encoder is flushed, so that bytes that a script has flushed reach the client. The pauses of a file are no
 //! reason to flush.
 
 use super::encoder::Encoder;
 use crate::response::counted_memory::CountedMemory;
+use crate::response::slow_work::do_elsewhere;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, ready};
-use std::thread::available_parallelism;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 
 /// A compressed body.
 pub struct CompressedBody<B> {
@@ -56,10 +52,6 @@ type Done = (Option<Box<Encoder>>, Bytes);
 const PIECE_BYTES: usize = 64 * 1024;
 /// The smallest frame, unless the source pauses.
 const FRAME_BYTES: usize = 8 * 1024;
-
-/// The processors for slow encoders, of all threads.
-static PROCESSORS: LazyLock<Arc<Semaphore>> =
-    LazyLock::new(|| Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))));
 
 // === impl CompressedBody ===
 
@@ -122,8 +114,9 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> CompressedBody<B> {
                 self.is_dirty = written > 0;
                 self.since_turn += written;
                 match Handle::try_current() {
-                    Ok(runtime) if encoder.is_slow() => {
-                        self.state = EncoderState::Away(Box::pin(job.run_away(encoder, runtime)));
+                    Ok(_) if encoder.is_slow() => {
+                        let done = do_elsewhere(|| job.run(encoder));
+                        self.state = EncoderState::Away(Box::pin(async { done.await? }));
                         return Poll::Ready(Some(Ok(Bytes::new())));
                     }
                     _ => job.run(encoder),
@@ -166,16 +159,6 @@ impl<B: Body<Data = Bytes, Error = io::Error> + Unpin> Body for CompressedBody<B
 // === impl Job ===
 
 impl Job {
-    /// Runs on another thread, when a processor is free for it. It ends there also if the client leaves.
-    async fn run_away(self, encoder: Box<Encoder>, runtime: Handle) -> io::Result<Done> {
-        let processor = Arc::clone(&PROCESSORS).acquire_owned().await.map_err(io::Error::other)?;
-        let done = runtime.spawn_blocking(move || {
-            let _processor = processor;
-            self.run(encoder)
-        });
-        done.await.unwrap_or_else(|error| Err(io::Error::other(error)))
-    }
-
     fn run(self, mut encoder: Box<Encoder>) -> io::Result<Done> {
         match &self {
             Job::Write(bytes) => encoder.write(bytes)?,
