@@ -177,6 +177,25 @@ def test_small_files_that_are_not_read_take_little_memory(server, folder):
     assert server.get("/file.txt").text == "hello"
 
 
+def test_parts_of_a_file_that_are_not_read_are_no_copies(server, folder):
+    """Several ranges of a file in the cache. Once, each of these responses had a copy of them: 570 MB."""
+    file = folder.write("parts.bin", b"x" * 1_900_000)
+    # A file that has just changed is not in the cache.
+    os.utime(file, (1_700_000_000,) * 2)
+    assert len(server.get("/parts.bin").body) == 1_900_000
+    before = resident_bytes(server)
+    with ExitStack() as stack:
+        for _ in range(3):
+            connection = stack.enter_context(connect(server, window=0))
+            ranges = [("range", "bytes=0-0,2-1899999")]
+            streams = [connection.begin(path="/parts.bin", headers=ranges) for _ in range(100)]
+            connection.read_until(lambda: all(connection.streams[stream].heads for stream in streams))
+            assert {connection.streams[stream].status for stream in streams} == {206}
+        assert resident_bytes(server) < before + (60 << 20)
+    parts = server.get("/parts.bin", [("Range", "bytes=0-0,2-1899999")])
+    assert parts.status == 206 and parts.body.count(b"x") >= 1_899_999
+
+
 def test_whole_responses_of_scripts_that_are_not_read_have_a_limit_of_memory(server, folder):
     """Once, those of less than 512 KiB did not count: 600 MB."""
     folder.php("page.php", "echo str_repeat('x', 500_000);")

@@ -45,6 +45,8 @@ pub struct FileBody {
 enum FileSource {
     Done,
     Memory(Bytes),
+    /// Several pieces, none of which is empty.
+    MemoryPieces(VecDeque<Bytes>),
     FileStream(Box<FileStream>),
 }
 
@@ -85,6 +87,15 @@ impl FileBody {
         }
     }
 
+    /// Pieces of memory, which are not copied: a client that reads nothing keeps only what others share.
+    pub(super) fn memory_pieces(pieces: impl IntoIterator<Item = Bytes>) -> Self {
+        let pieces: VecDeque<_> = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
+        match pieces.iter().map(|piece| piece.len() as u64).sum() {
+            0 => Self::empty(),
+            length => Self::new(length, FileSource::MemoryPieces(pieces)),
+        }
+    }
+
     pub(super) fn pieces(file: OwnedFd, device: u64, pieces: impl IntoIterator<Item = BodyPiece>) -> Self {
         let pieces: VecDeque<_> = pieces.into_iter().filter(|piece| piece.length() > 0).collect();
         let remaining = pieces.iter().map(BodyPiece::length).sum();
@@ -113,6 +124,14 @@ impl Body for FileBody {
         let data = match &mut self.source {
             FileSource::Done => return Poll::Ready(None),
             FileSource::Memory(bytes) => Ok(bytes.split_to(bytes.len().min(read::CHUNK))),
+            FileSource::MemoryPieces(pieces) => {
+                let Some(first) = pieces.front_mut() else { return Poll::Ready(None) };
+                let data = first.split_to(first.len().min(read::CHUNK));
+                if first.is_empty() {
+                    pieces.pop_front();
+                }
+                Ok(data)
+            }
             FileSource::FileStream(stream) => ready!(stream.poll_data(cx)),
         };
         match &data {

@@ -173,13 +173,8 @@ fn part(content: FileContent, device: u64, range: Range<u64>) -> FileBody {
 fn several(content: FileContent, device: u64, parts: Vec<(Bytes, Range<u64>)>, end: Bytes) -> FileBody {
     match content {
         FileContent::Memory(bytes) => {
-            let mut body = Vec::new();
-            for (head, range) in parts {
-                body.extend_from_slice(&head);
-                body.extend_from_slice(&slice(&bytes, range));
-            }
-            body.extend_from_slice(&end);
-            FileBody::memory(Bytes::from(body))
+            let parts = parts.into_iter().flat_map(|(head, range)| [head, slice(&bytes, range)]);
+            FileBody::memory_pieces(parts.chain([end]))
         }
         FileContent::File(file) => {
             let parts = parts.into_iter().flat_map(|(head, range)| [BodyPiece::Memory(head), BodyPiece::File(range)]);
