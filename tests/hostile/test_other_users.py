@@ -1,6 +1,7 @@
 """Users of the machine who put folders, links and servers where a howdah of another user will look."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -84,6 +85,25 @@ def test_run_does_not_take_the_configuration_of_another_user(place):
         wait_for(lambda: process.poll() is not None or proof.exists(), "its end")
         assert not proof.exists(), proof.read_text()
         assert process.returncode == 1 and "belongs to" in (place / "output").read_text()
+    finally:
+        end(process)
+
+
+def test_serve_takes_no_account_of_another_user_for_its_certificates(place, folder):
+    """The key of the account is enough to obtain certificates for the domains that it has proven."""
+    folder.write("index.html", "here")
+    accounts = owned(place / "howdah", ATTACKER)
+    accounts.chmod(0o777)
+    for name in ("acme", "accounts"):
+        accounts = owned(accounts / name, ATTACKER)
+    account = {"directory": "http://127.0.0.1:1/directory", "key_id": None, "credentials": "the attacker's key"}
+    (accounts / "http___127_0_0_1_1_directory").write_text(json.dumps(account))
+    names = ("--domain", "shop.example", "--email", "ops@example.org", "--acme-directory", "http://127.0.0.1:1/directory")
+    process = start(place, "serve", str(folder.root), "--listen", f"127.0.0.1:{free_port()}", *names)
+    try:
+        text = lambda: (place / "output").read_text()
+        wait_for(lambda: "is ready" in text() or process.poll() is not None, "its start")
+        assert process.poll() == 1 and f"it belongs to user id {ATTACKER}" in text(), text()
     finally:
         end(process)
 
@@ -212,3 +232,35 @@ def test_a_folder_that_becomes_a_link_leads_no_log_elsewhere(run, folder, tmp_pa
     server.send_signal(signal.SIGUSR1)
     assert server.get("/").text == "here"
     assert not list(private.iterdir())
+
+
+def test_a_page_of_errors_shows_no_file_of_another_user(run, folder, tmp_path):
+    """The owner of a site puts a link in the place of its page. The router may read the files of several sites."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can act as two users")
+    site, secret = folder.root / "site", folder.write("secret", "of another site")
+    site.mkdir()
+    page = site / "404.html"
+    page.write_text("not here")
+    for each in (site, page):
+        os.chown(each, VICTIM, VICTIM)
+    pages = {"settings": {"http": {"error_pages": {"404": str(page)}}}, "routes": [{"action": {"return": 404}}]}
+    server = run(pages)
+    assert server.get("/").text == "not here"
+
+    def replace_by_link(target: str) -> None:
+        page.unlink()
+        page.symlink_to(target)
+        os.chown(page, VICTIM, VICTIM, follow_symlinks=False)
+
+    def apply(buffer: int):
+        return server.api("PUT", "/config/settings/http", {"error_pages": {"404": str(page)}, "body_buffer_size": buffer})
+
+    (site / "own.html").write_text("of its own")
+    os.chown(site / "own.html", VICTIM, VICTIM)
+    replace_by_link("own.html")
+    assert apply(8192).status == 200 and server.get("/").text == "of its own"
+    replace_by_link(str(secret))
+    refused = apply(16384)
+    assert refused.status == 500 and f"a symbolic link of user id {VICTIM}" in refused.text, refused.text
+    assert server.get("/").text == "of its own"

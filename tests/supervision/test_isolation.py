@@ -18,6 +18,7 @@ from support.waiting import wait_for
 
 pytestmark = needs_root
 
+WWW_DATA = pwd.getpwnam("www-data").pw_uid
 PATIENT = {"processes": 1, "user": "www-data"}
 
 
@@ -495,6 +496,32 @@ def test_with_rootfs_the_php_ini_comes_from_outside(rootfs, run, tmp_path):
     ini.chmod(0o644)
     inner.php("probe.php", "echo ini_get('precision');")
     server = run({"applications": {"app": {**in_rootfs(root, inner), "options": {"file": str(ini)}}}})
+    assert server.get("/probe.php").text == "7"
+
+
+def test_with_rootfs_the_php_ini_is_no_file_of_another_user(rootfs, run, tmp_path):
+    """Root mounts it, also from a folder that the application's user may not enter."""
+    needs("--mount")
+    root, inner = rootfs
+    home, private = tmp_path / "home", tmp_path / "private"
+    home.mkdir()
+    private.mkdir()
+    own, secret, link = home / "own.ini", private / "secret", home / "php.ini"
+    own.write_text("precision = 7\n")
+    secret.write_text("precision = 8\n")
+    private.chmod(0o700)
+    inner.php("probe.php", "echo ini_get('precision');")
+    config = {**in_rootfs(root, inner, automount={"procfs": True}), "options": {"file": str(link)}}
+    link.symlink_to(own)
+    for path in (home, own, link):
+        os.chown(path, WWW_DATA, -1, follow_symlinks=False)
+    server = run({"applications": {"app": config}})
+    assert server.get("/probe.php").text == "7"
+    link.unlink()
+    link.symlink_to(secret)
+    os.chown(link, WWW_DATA, -1, follow_symlinks=False)
+    refused = server.api("POST", "/control/applications/app/restart")
+    assert refused.status == 500 and "is a symbolic link of user id" in refused.text, refused.text
     assert server.get("/probe.php").text == "7"
 
 

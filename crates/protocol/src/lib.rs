@@ -8,6 +8,7 @@
 //! - [`child`]: the first steps of a child: its descriptors, its user, and its death with the supervisor
 //! - [`log_format`]: text or JSON
 //! - [`plain_text`]: text of strangers in log lines and on terminals
+//! - [`trusted_path`]: opens files where another user may have put a link
 //! - [`test_time`]: shorter timeouts in end-to-end tests
 //! - [`host_name`]: the name of this machine
 //! - [`BUILD_ID`]: whether two executables are of the same build
@@ -22,6 +23,7 @@ pub mod messages;
 pub mod plain_text;
 pub mod sockets;
 pub mod test_time;
+pub mod trusted_path;
 
 pub use build_id::BUILD_ID;
 pub use host_name::host_name;

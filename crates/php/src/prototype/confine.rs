@@ -93,7 +93,7 @@ fn confine(wanted: &Confinement, boot: &PrototypeBoot, control: &ControlSocket) 
     };
     if let Some(option) = option {
         unshare(CloneFlags::CLONE_NEWNS, option)?;
-        rootfs::arrange(wanted, boot.php_ini.as_deref(), option)?;
+        rootfs::arrange(wanted, boot.php_ini.as_deref(), is_root, option)?;
     }
     if let Some(users) = wanted.users.as_ref().filter(|_| is_root) {
         let own_entry = own_entry.map_err(problem("namespaces/credential", "/proc/self cannot be opened"))?;

@@ -4,14 +4,18 @@
 //! made first, and attached only when the rootfs is `/` and the old root directory is gone: no link in it leads out of
 //! it then. (While the old root lies on top of the new one, `/..` leads there.) All mounts are in a mount namespace of
 //! their own, and disappear with its last process.
+//!
+//! That user may own php.ini and its folder, too. Mounted by root, it could be any file or folder, below any private folder:
+//! only a regular file is mounted, and none to which a link of another user than its owner leads.
 
 #![allow(unsafe_code)] // a system call that no crate offers
 
 use super::problem::{Problem, problem};
 use crate::sapi;
 use howdah_protocol::messages::confinement::{Confinement, Rootfs};
+use howdah_protocol::trusted_path;
 use nix::libc;
-use rustix::fs::CWD;
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
     UnmountFlags, fsconfig_create, fsmount, fsopen, mount, mount_bind_recursive, mount_change, mount_remount,
@@ -45,25 +49,36 @@ const RUN_TIME_FOLDERS: [&str; 6] = [
 const TOO_LARGE: [&str; 5] = ["/", "/lib", "/usr", "/usr/lib", "/usr/local/lib"];
 
 /// In a fresh mount namespace: separates its mounts from the machine's, and makes the rootfs, if there is one, `/`.
-pub fn arrange(wanted: &Confinement, php_ini: Option<&Path>, option: &'static str) -> Result<(), Problem> {
+/// `is_root`: whether this process is root outside of all user namespaces.
+pub fn arrange(
+    wanted: &Confinement,
+    php_ini: Option<&Path>,
+    is_root: bool,
+    option: &'static str,
+) -> Result<(), Problem> {
     // New mounts of the machine appear here, but not the other way round.
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
         .map_err(problem(option, "mounts cannot be kept apart from the machine's"))?;
     match &wanted.rootfs {
-        Some(rootfs) => enter(rootfs, php_ini),
+        Some(rootfs) => enter(rootfs, php_ini, is_root),
         None if wanted.pid => mount_proc("namespaces/pid"),
         None => Ok(()),
     }
 }
 
-fn enter(rootfs: &Rootfs, php_ini: Option<&Path>) -> Result<(), Problem> {
+fn enter(rootfs: &Rootfs, php_ini: Option<&Path>, is_root: bool) -> Result<(), Problem> {
     let path = &rootfs.path;
     let failed = |doing: &str| problem("rootfs", format!("{}: {doing}", path.display()));
     let mut outside = Vec::new();
     for source in sources(rootfs.language_deps, php_ini) {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-        let tree = open_tree(CWD, &source, flags)
-            .map_err(problem("automount/language_deps", format!("{} cannot be opened", source.display())))?;
+        let tree = match php_ini == Some(&source) {
+            true => open_php_ini(&source, is_root)
+                .and_then(|file| Ok(open_tree(&file, "", flags | OpenTreeFlags::AT_EMPTY_PATH)?))
+                .map_err(problem("rootfs", format!("options/file: {} cannot be opened", source.display())))?,
+            false => open_tree(CWD, &source, flags)
+                .map_err(problem("automount/language_deps", format!("{} cannot be opened", source.display())))?,
+        };
         // Before the tree has a path, which may lead elsewhere a moment later.
         let is_protected = protect(&tree)
             .map_err(problem("automount/language_deps", format!("{} cannot be protected", source.display())))?;
@@ -96,6 +111,14 @@ fn enter(rootfs: &Rootfs, php_ini: Option<&Path>) -> Result<(), Problem> {
     make_folder(Path::new("/proc"))
         .and_then(|()| Ok(move_mount(&proc, "", CWD, "/proc", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?))
         .map_err(problem(option, "/proc cannot be mounted"))
+}
+
+/// Without root, the kernel refuses what the user may not read, and shows other users than there are outside.
+fn open_php_ini(path: &Path, is_root: bool) -> io::Result<OwnedFd> {
+    match is_root {
+        true => Ok(trusted_path::read(path)?.into()),
+        false => Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?),
+    }
 }
 
 /// A /proc of this process's namespace, which is not mounted yet.

@@ -4,10 +4,11 @@
 //! no valid password. A line that is not valid is left out, with a line in the log.
 
 use howdah_config::{Configuration, PasswordHash};
+use rustix::fs::OFlags;
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -69,7 +70,9 @@ impl UserFile {
     pub fn users(&self) -> io::Result<Arc<Users>> {
         // The value is complete at any time.
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut file = File::open(&self.path)?;
+        // Not blocking: a named pipe would keep this thread, and all that wait for the lock.
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let mut file = OpenOptions::new().read(true).custom_flags(flags).open(&self.path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::other("it is not a file"));
@@ -127,7 +130,10 @@ fn parse(text: &str, path: &Path) -> Users {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
     use std::fs;
+    use std::sync::mpsc;
+    use std::time::Duration;
 
     const ANN: &str = "$apr1$8sFt66rZ$CwW5jnBTcCMb9M9VZMRdm/";
     const BOB: &str = "{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=";
@@ -160,5 +166,16 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(file.users().is_err(), "no password is valid without the file");
         assert!(files.find(Path::new("/other")).is_none());
+    }
+
+    #[test]
+    fn a_named_pipe_keeps_no_thread() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("htpasswd");
+        mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        let file = UserFile { path, read: Mutex::default() };
+        let (sender, result) = mpsc::channel();
+        std::thread::spawn(move || sender.send(file.users().map(drop).map_err(|error| error.to_string())));
+        assert_eq!(result.recv_timeout(Duration::from_secs(10)), Ok(Err("it is not a file".to_owned())));
     }
 }

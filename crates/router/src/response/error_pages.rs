@@ -2,13 +2,16 @@
 //!
 //! A page that cannot be read then is an error of the configuration. Answers of applications and upstreams are not
 //! changed.
+//!
+//! Clients get the content. A user who owns the folder of a page must not put a link to a file of another user there, which
+//! the router may read.
 
 use bytes::Bytes;
 use howdah_config::{ErrorPage, ErrorPages};
+use howdah_protocol::trusted_path;
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read;
 
 /// The pages, by status.
@@ -59,10 +62,7 @@ impl LoadedErrorPages {
 
 fn read(page: &ErrorPage) -> Result<LoadedPage, String> {
     let mut content = Vec::new();
-    let file = File::open(&page.file).map_err(|error| error.to_string())?;
-    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err("it is not a file".to_owned());
-    }
+    let file = trusted_path::read(&page.file).map_err(|error| error.to_string())?;
     file.take(MAX_BYTES + 1).read_to_end(&mut content).map_err(|error| error.to_string())?;
     if content.len() as u64 > MAX_BYTES {
         return Err(format!("it is longer than {MAX_BYTES} bytes"));

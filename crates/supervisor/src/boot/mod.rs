@@ -29,7 +29,7 @@ use crate::os::resources;
 use crate::plan::defaults::Defaults;
 use crate::plan::php::executables;
 use crate::store::certificates::Certificates;
-use crate::store::state_directory::StateDirectory;
+use crate::store::state_directory::{StateDirectory, make_certificate_folder};
 use howdah_channel::MAX_THREADS;
 use howdah_config::{Address, CertificateNames, Configuration, Context, Document, Settings};
 use howdah_protocol::sockets::refused_descriptors::start_closers;
@@ -125,7 +125,10 @@ fn load_certificates(start: &Start, state: Option<&StateDirectory>) -> Result<Ce
         _ => Certificates::default(),
     };
     Ok(match &start.certificate_dir {
-        Some(folder) => certificates.with_issued(folder),
+        Some(folder) => {
+            make_certificate_folder(folder)?;
+            certificates.with_issued(folder)
+        }
         None => certificates,
     })
 }

@@ -8,9 +8,9 @@
 //! It is copied at a limited rate: a process that floods its log waits, as for any pipe. A thread writes it: the file may be
 //! in a file system that hangs.
 
-use howdah_background_writer::{BackgroundWriter, standard_error};
+use crate::os::files::output_writer::OutputWriter;
+use howdah_background_writer::standard_error;
 use rustix::io::Errno;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
@@ -29,8 +29,6 @@ const CHUNK_BYTES: usize = 16384;
 /// How many bytes are copied within this time.
 const COPIED_BYTES: usize = 256 * 1024;
 const COPY_WINDOW: Duration = Duration::from_millis(100);
-/// How long the end of the output may wait for its file.
-const FINISH_TIMEOUT: Duration = Duration::from_millis(100);
 /// The pipe of a dead process holds at most this number of reads, unless another process still writes to it.
 const MAX_FINAL_READS: usize = 64;
 
@@ -41,7 +39,7 @@ pub struct ProcessOutput {
     pipe: Option<Receiver>,
     kept: Vec<u8>,
     /// The application's `stderr`; `None` is our standard error.
-    file: Option<BackgroundWriter>,
+    file: Option<Arc<OutputWriter>>,
     rate: CopyRate,
 }
 
@@ -61,9 +59,8 @@ impl ProcessOutput {
     ///
     /// # Errors
     /// When there are no descriptors.
-    pub fn pipe(file: Option<File>) -> io::Result<(ProcessOutput, OwnedFd)> {
+    pub fn pipe(file: Option<Arc<OutputWriter>>) -> io::Result<(ProcessOutput, OwnedFd)> {
         let (sender, receiver) = pipe::pipe()?;
-        let file = file.map(|file| BackgroundWriter::of_any(&Arc::new(file), "an application's stderr"));
         Ok((
             ProcessOutput { pipe: Some(receiver), kept: Vec::new(), file, rate: CopyRate::new() },
             sender.into_blocking_fd()?,
@@ -122,15 +119,6 @@ impl ProcessOutput {
     }
 }
 
-impl Drop for ProcessOutput {
-    fn drop(&mut self) {
-        // The supervisor may exit now, and the thread with it.
-        if let Some(writer) = &self.file {
-            writer.finish(FINISH_TIMEOUT);
-        }
-    }
-}
-
 // === impl CopyRate ===
 
 impl CopyRate {
@@ -165,6 +153,7 @@ fn last_lines(output: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::io::Write;
 
     #[test]
@@ -189,7 +178,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_output_of_a_dead_process_is_complete() {
-        let (mut output, theirs) = ProcessOutput::pipe(Some(tempfile::tempfile().unwrap())).unwrap();
+        let file = OutputWriter::of(&Arc::new(tempfile::tempfile().unwrap()));
+        let (mut output, theirs) = ProcessOutput::pipe(Some(file)).unwrap();
         assert_eq!(output.last_lines(), "", "it does not wait");
         let mut theirs = File::from(theirs);
         theirs.write_all(&[b'x'; 30_000]).unwrap();

@@ -7,8 +7,8 @@
 //! On a read-only file system the configuration is read, and cannot be changed: not by this howdah, and not by another
 //! one.
 
-use crate::os::files::trusted_path;
 use crate::os::system_error::error_text;
+use howdah_protocol::trusted_path;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -46,15 +46,14 @@ impl StateDirectory {
                 error_text(&error)
             )
         };
-        if let Some(owner) = stranger(folder) {
-            return Err(format!(
-                "cannot use the state directory {folder:?}: it belongs to user id {owner}, who may have made it for you \
-                 to find; choose another with --state-dir, or set HOME"
-            ));
-        }
         if !folder.is_dir() {
             DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(problem)?;
         }
+        check_owner(folder).map_err(|problem| {
+            format!(
+                "cannot use the state directory {folder:?}: {problem}; choose another with --state-dir, or set HOME"
+            )
+        })?;
         // Not blocking: a named pipe must not make the start wait.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK;
         let lock = match trusted_path::open(&folder.join(LOCK), flags, Mode::from_raw_mode(FILE_MODE)) {
@@ -128,12 +127,38 @@ impl StateDirectory {
     }
 }
 
-/// The owner of a folder, or of a link in its place, in a folder like `/tmp`, where any user may have made it: the
-/// configuration of a stranger runs the stranger's programs as our user.
-fn stranger(folder: &Path) -> Option<u32> {
-    let is_shared = folder.parent()?.metadata().is_ok_and(|parent| parent.permissions().mode() & 0o002 != 0);
-    let owner = folder.symlink_metadata().ok()?.uid();
-    (is_shared && owner != 0 && owner != rustix::process::geteuid().as_raw()).then_some(owner)
+/// Checks the owner of a folder, or of a link in its place, in a folder like `/tmp`, where any user may have made it: the
+/// configuration of a stranger runs the stranger's programs as our user, and an account of a stranger obtains certificates
+/// for our domains. The folder exists, because a stranger could make it after the check; no other user can replace ours.
+///
+/// # Errors
+/// A phrase.
+fn check_owner(folder: &Path) -> Result<(), String> {
+    let Some(parent) = folder.parent() else { return Ok(()) };
+    let is_shared = parent.metadata().is_ok_and(|parent| parent.permissions().mode() & 0o002 != 0);
+    let owner = match folder.symlink_metadata() {
+        Ok(metadata) => metadata.uid(),
+        Err(error) if is_shared => return Err(error_text(&error).to_string()),
+        Err(_) => return Ok(()),
+    };
+    match is_shared && owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        true => Err(format!("it belongs to user id {owner}, who may have made it for you to find")),
+        false => Ok(()),
+    }
+}
+
+/// Makes the folder in which a howdah without a state directory stores certificates.
+///
+/// # Errors
+/// A sentence, if it may belong to a stranger. Another folder that cannot be made is reported when there is something to
+/// store.
+pub fn make_certificate_folder(folder: &Path) -> Result<(), String> {
+    let _ = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder);
+    check_owner(folder).map_err(|problem| {
+        format!(
+            "cannot use the folder of certificates {folder:?}: {problem}; choose another with --certificate-dir, or set HOME"
+        )
+    })
 }
 
 /// Removes access for other users that an earlier program, or a copy, may have given them: the files contain keys.
@@ -194,8 +219,10 @@ fn replace_file_and(path: &Path, content: &[u8], sync: impl FnOnce(&Path) -> io:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::unistd::{Uid, setfsuid};
     use rustix::fs::{CWD, FileType, mknodat};
     use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn a_configuration_is_stored_for_its_owner_only() {
@@ -247,6 +274,41 @@ mod tests {
             0o644,
             "the mode of another file was changed"
         );
+    }
+
+    #[test]
+    fn a_folder_of_another_user_that_comes_and_goes_is_not_used() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let shared = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(shared.path(), Permissions::from_mode(0o1777)).unwrap();
+        let (state, prepared) = (shared.path().join("howdah"), shared.path().join("prepared"));
+        std::fs::create_dir(&prepared).unwrap();
+        std::fs::write(prepared.join(CONFIGURATION), "{}").unwrap();
+        lchown(&prepared, Some(65534), None).unwrap();
+        let finished = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // For this thread.
+                setfsuid(Uid::from_raw(65534));
+                // Each step may meet what the other thread has just done.
+                while !finished.load(Ordering::Relaxed) {
+                    let _ = std::fs::rename(&prepared, &state);
+                    let _ = std::fs::rename(&state, &prepared);
+                }
+            });
+            for _ in 0..2000 {
+                let opened = StateDirectory::open(&state);
+                let configuration = opened.as_ref().map(|state| state.configuration());
+                assert!(!matches!(configuration, Ok(Ok(Some(_)))), "the configuration of another user");
+                if opened.is_ok() {
+                    let _ = std::fs::remove_file(state.join(LOCK));
+                    let _ = std::fs::remove_dir(&state);
+                }
+            }
+            finished.store(true, Ordering::Relaxed);
+        });
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The files of `settings/telemetry`. The supervisor reads them, so that only its own user needs to be able to.
 
-use crate::os::files::trusted_path;
 use howdah_config::Telemetry;
+use howdah_protocol::trusted_path;
 use rustix::fs::{Mode, OFlags};
 use std::io::Read;
 use std::path::Path;

@@ -382,9 +382,9 @@ impl ProgramProcess {
     }
 
     fn launch(&mut self, plan: &ProgramPlan) -> io::Result<(Pid, ProcessOutput)> {
-        let [stdout, stderr] = plan.outputs.files()?;
+        let [stdout, _] = plan.outputs.files()?;
         let streams = self.interface.open()?;
-        let (output, stderr) = ProcessOutput::pipe(stderr)?;
+        let (output, stderr) = ProcessOutput::pipe(plan.outputs.stderr_writer())?;
         let mut environment = plan.environment.for_program();
         environment.extend(self.interface.variables());
         let order = LaunchOrder {

@@ -5,9 +5,10 @@
 //! reader, because opening it never waits for one. Symbolic links of other users at the end of a path are not followed
 //! ([`trusted_path`]).
 
-use super::trusted_path;
+use crate::os::files::output_writer::OutputWriter;
 use crate::os::system_error::error_text;
 use howdah_config::LogDestination;
+use howdah_protocol::trusted_path;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use std::fs::File;
@@ -27,6 +28,8 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Outputs {
     stdout: Option<Arc<File>>,
     stderr: Option<Arc<File>>,
+    /// Writes to `stderr` what we copy.
+    stderr_writer: Option<Arc<OutputWriter>>,
 }
 
 /// An access log that is open.
@@ -52,7 +55,9 @@ impl Outputs {
                 format!("applications/{application}/{option}: {path:?} cannot be opened: {reason}; choose another file")
             })
         };
-        Ok(Outputs { stdout: open("stdout", stdout)?, stderr: open("stderr", stderr)? })
+        let (stdout, stderr) = (open("stdout", stdout)?, open("stderr", stderr)?);
+        let stderr_writer = stderr.as_ref().map(OutputWriter::of);
+        Ok(Outputs { stdout, stderr, stderr_writer })
     }
 
     /// Copies of the files for standard output and error.
@@ -62,6 +67,11 @@ impl Outputs {
     pub fn files(&self) -> io::Result<[Option<File>; 2]> {
         let copy = |output: &Option<Arc<File>>| output.as_ref().map(|file| file.try_clone()).transpose();
         Ok([copy(&self.stdout)?, copy(&self.stderr)?])
+    }
+
+    /// Writes to the file for standard error; `None` if that is our own.
+    pub fn stderr_writer(&self) -> Option<Arc<OutputWriter>> {
+        self.stderr_writer.clone()
     }
 }
 

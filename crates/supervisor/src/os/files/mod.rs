@@ -3,9 +3,9 @@
 pub mod locked_folder;
 pub mod logs;
 pub mod memory_file;
+pub mod output_writer;
 pub mod pid_file;
 pub mod runtime_folder;
 pub mod slow_log;
 pub mod socket_folder;
-pub mod trusted_path;
 pub mod upload_folder;

@@ -1,9 +1,9 @@
 //! The file with the supervisor's process id. It is locked for as long as the supervisor lives, so that a second start
 //! neither overwrites nor removes it.
 
-use super::trusted_path;
 use crate::os::system_error::error_text;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use howdah_protocol::trusted_path;
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -49,16 +49,18 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Another file at the path is not read: a named pipe would never end.
+        // Another file at the path is not read: a named pipe would never end. A user who replaces the folder meanwhile has no
+        // file of another folder removed.
         let identity = |file: &File| file.metadata().map(|it| (it.dev(), it.ino())).ok();
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-        let Ok(found) = trusted_path::open(&self.path, flags, Mode::empty()) else { return };
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok((folder, name)) = trusted_path::folder(&self.path) else { return };
+        let Ok(found) = openat(&folder, &name, flags, Mode::empty()).map(File::from) else { return };
         let mut text = String::new();
         if identity(&found) == identity(&self.lock)
             && found.take(MAX_BYTES).read_to_string(&mut text).is_ok()
             && text.trim() == std::process::id().to_string()
         {
-            let _ = std::fs::remove_file(&self.path);
+            let _ = unlinkat(&folder, &name, AtFlags::empty());
         }
     }
 }
@@ -66,6 +68,35 @@ impl Drop for PidFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use std::os::unix::fs::{lchown, symlink};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn a_link_in_place_of_the_folder_removes_no_file_elsewhere() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let (run, link, victim) = (at("run"), at("link"), at("other/pid"));
+        [&run, &at("other")].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        std::fs::write(&victim, "").unwrap();
+        symlink(at("other"), &link).unwrap();
+        lchown(&link, Some(65534), None).unwrap();
+        let finished = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !finished.load(Ordering::Relaxed) {
+                    renameat_with(CWD, &run, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+                }
+            });
+            let written = (0..10_000).filter(|_| PidFile::write(&run.join("pid")).map(drop).is_ok()).count();
+            finished.store(true, Ordering::Relaxed);
+            assert!(written > 0, "the folder itself was not found");
+        });
+        assert!(victim.exists());
+    }
 
     #[test]
     fn the_file_of_a_running_howdah_is_left_alone() {

@@ -4,9 +4,9 @@
 //! The content of a slow log comes from the application and its clients. It is passed on as it is, and not interpreted.
 
 use super::logs::append_to;
-use super::trusted_path;
 use crate::os::system_error::error_text;
 use howdah_protocol::messages::prototype::SlowRequests;
+use howdah_protocol::trusted_path;
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};

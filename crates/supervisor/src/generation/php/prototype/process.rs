@@ -76,7 +76,7 @@ impl PrototypeProcess {
             Some(file) => OwnedFd::from(file.try_clone()?),
             None => io::stderr().as_fd().try_clone_to_owned()?,
         };
-        let (output, stderr) = ProcessOutput::pipe(stderr)?;
+        let (output, stderr) = ProcessOutput::pipe(plan.outputs.stderr_writer())?;
         let (pid, socket) = spawn::prototype(&plan.php.executable, &plan.name, &plan.environment, stdout, stderr)
             .map_err(|error| io::Error::other(format!("{} cannot be run: {error}", plan.php.executable.display())))?;
         let mut link = ChildLink::new(socket)?;

@@ -7,8 +7,10 @@
 //! A link among the folders above the file is followed, too, if it leads to a folder of the link's owner, as the `current` of a
 //! deploy does: a user who owns a folder of the path must not lead root to a folder of another user.
 //!
-//! A hard link is refused in a folder that another user can write to: it may be a name of any file. The kernel prevents such
-//! links only with `fs.protected_hardlinks`.
+//! A file that is only read may be behind any link whose owner owns the file, too: its content gives that user nothing new.
+//!
+//! A hard link is refused in a folder that another user can write to, unless the file is only read: it may be a name of any file. The
+//! kernel prevents such links only with `fs.protected_hardlinks`.
 //!
 //! The kernel follows a link of procfs (`/dev/stderr` leads to `/proc/self/fd/2`), because its text need not be a path:
 //! that of a pipe is `pipe:[123]`. Only the kernel makes such links.
@@ -32,13 +34,44 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// # Errors
 /// The errors of open(2), and one for a link of another user.
 pub fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
+    let (folder, file) = follow(path, flags, mode, |owner| Err(not_followed(owner)))?;
+    with_one_name(&folder, file)
+}
+
+/// Opens a regular file to read it. It does not wait for the writer of a named pipe.
+///
+/// # Errors
+/// The errors of open(2), one for another kind of file, and one for a link to a file of another user than the link's.
+pub fn read(path: &Path) -> io::Result<File> {
+    let mut owners = Vec::new();
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let (_, file) = follow(path, flags, Mode::empty(), |owner| {
+        owners.push(owner);
+        Ok(())
+    })?;
+    let stat = fstat(&file)?;
+    match owners.into_iter().find(|owner| *owner != stat.st_uid) {
+        Some(owner) => Err(not_followed(owner)),
+        None if is_regular(&stat) => Ok(File::from(file)),
+        None => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
+/// Opens a file behind links. `untrusted` decides about a link at the end of the path that this user owns. Returns the folder
+/// of the file, too.
+fn follow(
+    path: &Path,
+    flags: OFlags,
+    mode: Mode,
+    mut untrusted: impl FnMut(u32) -> io::Result<()>,
+) -> io::Result<(OwnedFd, OwnedFd)> {
     let mut links = Links { left: MAX_LINKS };
     let mut folder = links.folder_of(CWD, path)?;
     let mut name = name_of(path)?;
     loop {
         match openat(&folder, &name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode) {
             Err(Errno::LOOP) => {}
-            opened => return with_one_name(&folder, opened?),
+            opened => return opened.map(|file| (folder, file)).map_err(io::Error::from),
         }
         let link = openat(&folder, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         let stat = fstat(&link)?;
@@ -49,10 +82,11 @@ pub fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
         }
         let owner = stat.st_uid;
         if !is_trusted(owner) {
-            return Err(io::Error::other(format!("it is a symbolic link of user id {owner}, which is not followed")));
+            untrusted(owner)?;
         }
         if fstatfs(&folder)?.f_type == PROC_SUPER_MAGIC {
-            return Ok(File::from(openat(&folder, &name, flags | OFlags::CLOEXEC, mode)?));
+            let file = openat(&folder, &name, flags | OFlags::CLOEXEC, mode)?;
+            return Ok((folder, file));
         }
         let target = PathBuf::from(OsString::from_vec(readlinkat(&link, "", Vec::new())?.into_bytes()));
         folder = links.folder_of(folder.as_fd(), &target)?;
@@ -120,6 +154,10 @@ impl Links {
         self.left = self.left.checked_sub(1).ok_or(Errno::LOOP)?;
         Ok(())
     }
+}
+
+fn not_followed(owner: u32) -> io::Error {
+    io::Error::other(format!("it is a symbolic link of user id {owner}, which is not followed"))
 }
 
 /// Whether a link of this user may lead anywhere.
@@ -244,6 +282,40 @@ mod tests {
         assert_eq!(std::fs::read(&victim).unwrap(), b"x");
         std::fs::remove_file(&victim).unwrap();
         append(&log).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_read_behind_a_link_of_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let content = |name: &str| read(&at(name)).and_then(io::read_to_string).map_err(|error| error.to_string());
+        std::fs::write(at("page"), "page").unwrap();
+        std::fs::write(at("private"), "private").unwrap();
+        std::fs::hard_link(at("page"), at("name")).unwrap();
+        symlink("page", at("to-page")).unwrap();
+        symlink("private", at("to-private")).unwrap();
+        symlink("to-page", at("ours")).unwrap();
+        rustix::fs::mknodat(CWD, at("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        for name in ["page", "name", "to-page", "ours"] {
+            assert_eq!(content(name), Ok("page".to_owned()), "{name}");
+        }
+        for name in ["pipe", "."] {
+            content(name).expect_err(name);
+        }
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        for name in ["page", "to-page", "to-private"] {
+            lchown(at(name), Some(65534), None).unwrap();
+        }
+        for name in ["page", "name", "to-page", "ours"] {
+            assert_eq!(content(name), Ok("page".to_owned()), "{name}");
+        }
+        assert!(content("to-private").unwrap_err().starts_with("it is a symbolic link of user id 65534"));
+        // A link of ours in between changes nothing.
+        symlink("private", at("to-page.new")).unwrap();
+        std::fs::rename(at("to-page.new"), at("page")).unwrap();
+        content("to-page").unwrap_err();
     }
 
     #[test]
