@@ -1,9 +1,17 @@
 """Scripts and clients that try to fill the log."""
 
+import contextlib
+import os
+import signal
 import time
+from pathlib import Path
 
 import pytest
 
+from support.dashboard import Dashboard
+from support.http.client import ProtocolError
+from support.http.tls import Authority, Client, put
+from support.http_applications import http_application, pids
 from support.machine import free_port
 from support.waiting import wait_for
 
@@ -109,3 +117,58 @@ def test_a_long_target_makes_no_long_line(server):
         assert server.get("/proxy" + "x" * 60_000).status == 502
     wait_for(lambda: server.stderr.count("cannot forward") == 5, "the lines")
     assert max(map(len, lines(server))) < 4000 and "xxx..." in server.stderr
+
+
+def test_requests_without_a_certificate_write_few_lines(folder, run, tmp_path):
+    """A client keeps its connection from before `client_ca`: each of its requests is refused, and has a line."""
+    folder.write("index.html", "here")
+    authority = Authority(tmp_path)
+    pass_ = {"pass": "routes"}
+    server = run({"listeners": {"127.0.0.1:{port}": pass_}, "routes": [{"action": {"share": f"{folder.root}$uri"}}]})
+    put(server, "shop", authority.bundle("shop.example"))
+    put(server, "staff", (tmp_path / "root.pem").read_text())
+    path = f"/config/listeners/127.0.0.1:{server.port}/tls"
+    assert server.api("PUT", path, {"certificate": "shop"}).status == 200
+    client = Client(authority, server)
+    began = time.monotonic()
+    with client.connect() as connection:
+        assert connection.request("GET", "/").status == 200
+        assert server.api("PUT", path, {"certificate": "shop", "client_ca": "staff"}).status == 200
+        for _ in range(300):
+            assert connection.request("GET", "/").status == 403
+    windows = 1 + int((time.monotonic() - began) / 10)
+    found = wait_for(lambda: [line for line in lines(server) if 'older than "client_ca"' in line], "a line")
+    assert len(found) <= 21 * windows, len(found)
+
+
+def test_wrong_tokens_of_the_dashboard_write_few_lines():
+    """Any user of the machine can send them."""
+    with Dashboard("--control", "unix:/no/such/socket") as dashboard:
+        origin = f"http://127.0.0.1:{dashboard.port}"
+        began = time.monotonic()
+        for _ in range(300):
+            assert dashboard.request("POST", "/api/login", [("Host", origin[7:]), ("Origin", origin)], "guessed").status == 401
+        windows = 1 + int((time.monotonic() - began) / 10)
+        wait_for(lambda: "a wrong token" in dashboard.text, "a line")
+        assert dashboard.text.count("a wrong token") <= 21 * windows, dashboard.text[-1000:]
+
+
+def test_processes_that_die_with_a_full_log_leave_no_threads(folder, run):
+    """A named pipe in the place of the application's log, which is not read. The processes leave lines there, and die, again and
+    again: each had a thread of the supervisor that waited without end, and made it wait."""
+    log = folder.scratch / "log"
+    os.mkfifo(log)
+    reader = os.open(log, os.O_RDWR)
+    server = run({"applications": {"app": http_application(folder, processes=4, stderr=str(log))}})
+    try:
+        for _ in range(10):
+            for pid in wait_for(lambda: pids(server), "a process"):
+                with contextlib.suppress(ProtocolError, ConnectionError):
+                    server.get("/flood?lines=1000")
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        assert server.api("GET", "/status").status == 200
+        threads = [path.read_text() for path in Path(f"/proc/{server.pid}/task").glob("*/comm")]
+        assert threads.count("log writer\n") <= 2, threads
+    finally:
+        os.close(reader)

@@ -4,12 +4,14 @@
 //! A kind is a line in howdah's source, together with the application or the upstream that the line is about: that of a
 //! field, of the current request, or of the first name in quotes. Of each kind, [`BURST`] lines are written in
 //! [`WINDOW`]; the others are counted, and one line at the end of the window has their number and the last of them,
-//! with its fields. Only warnings and errors are limited: an operator requests the other levels. The warnings of a
-//! configuration are not limited either, because they all differ.
+//! with its fields. Warnings and errors are limited, and of the router, which clients talk to, also information. The
+//! warnings of a configuration are not limited, because they all differ, and neither is what an operator requests: the
+//! other levels, and `log_route`.
 //!
 //! A thread writes the numbers. It starts with the first suppressed line, and exits when no window has one.
 
 use crate::terminal::plain::plain;
+use howdah_router::LOG_ROUTE;
 use howdah_supervisor::CONFIGURATION_WARNINGS;
 use howdah_supervisor::plain_text::short;
 use std::collections::HashMap;
@@ -33,8 +35,11 @@ const MAX_KINDS: usize = 4096;
 /// The fields that distinguish kinds.
 const SUBJECTS: [&str; 2] = [APPLICATION, "upstream"];
 const APPLICATION: &str = "application";
-/// The targets that are not limited: the numbers of suppressed lines, and the warnings of a configuration.
-const UNLIMITED: [&str; 2] = [module_path!(), CONFIGURATION_WARNINGS];
+/// The targets that are not limited: the numbers of suppressed lines, the warnings of a configuration, and the steps of
+/// routes.
+const UNLIMITED: [&str; 3] = [module_path!(), CONFIGURATION_WARNINGS, LOG_ROUTE];
+/// The beginning of the targets of the router's lines.
+const ROUTER: &str = "howdah_router";
 /// The field of a line's text.
 const MESSAGE: &str = "message";
 
@@ -94,6 +99,11 @@ fn log(all: Vec<Suppressed>) {
     }
 }
 
+fn is_limited(level: Level, target: &str) -> bool {
+    let most = if target.starts_with(ROUTER) { Level::INFO } else { Level::WARN };
+    level <= most && !UNLIMITED.contains(&target)
+}
+
 /// The application of the request that this thread works on, which the form of the lines adds; empty outside of
 /// requests.
 fn application_of_request() -> String {
@@ -131,7 +141,7 @@ impl<S> Filter<S> for LogLimit {
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        if *metadata.level() > Level::WARN || UNLIMITED.contains(&metadata.target()) {
+        if !is_limited(*metadata.level(), metadata.target()) {
             return true;
         }
         let mut reader = Reader::default();
@@ -311,6 +321,21 @@ mod tests {
             windows.next().map(|(_, window)| (window.suppressed, window.last.clone()))
         });
         assert_eq!(last, Some((2, format!("a header was dropped reason=\"too long\" number={}", BURST + 1))));
+    }
+
+    #[test]
+    fn what_clients_of_the_router_cause_is_limited_at_each_level_that_is_on() {
+        let cases = [
+            (Level::WARN, "howdah_supervisor::boot", true),
+            (Level::INFO, "howdah_supervisor::boot", false),
+            (Level::INFO, "howdah_router::dispatch::https", true),
+            (Level::DEBUG, "howdah_router::dispatch::https", false),
+            (Level::INFO, LOG_ROUTE, false),
+            (Level::WARN, CONFIGURATION_WARNINGS, false),
+        ];
+        for (level, target, expected) in cases {
+            assert_eq!(is_limited(level, target), expected, "{level} {target}");
+        }
     }
 
     #[test]

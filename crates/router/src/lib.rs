@@ -39,6 +39,7 @@ mod request;
 mod response;
 mod static_files;
 
+pub use dispatch::LOG_ROUTE;
 pub use process::main;
 pub use report::send_log_line;
 pub use request::record::application_log::ApplicationLog;

@@ -6,8 +6,8 @@
 //!
 //! With `howdah run --log syslog` or `journald`, a daemon gets the lines of all processes.
 //!
-//! A closed standard error is not a failure, and a reader that stops reading it does not block a server. A server
-//! limits similar lines ([`log_limit`]), and logs its own panics as bugs.
+//! A closed standard error is not a failure, and a reader that stops reading it does not block a server. All processes
+//! limit similar lines ([`log_limit`]): the dashboard is a command, and has clients. A server logs its own panics as bugs.
 
 mod destination;
 mod line_format;
@@ -70,13 +70,10 @@ pub fn start(writing: Writing) -> Diagnostics {
         .with_writer(writer)
         .with_ansi(io::stderr().is_terminal())
         .log_internal_errors(false);
-    let _ = match writing {
-        Writing::Direct => tracing_subscriber::registry().with(lines.with_filter(targets)).try_init(),
-        Writing::Background => {
-            std::panic::set_hook(Box::new(log_panic));
-            tracing_subscriber::registry().with(lines.with_filter(targets.and(LogLimit))).try_init()
-        }
-    };
+    if writing == Writing::Background {
+        std::panic::set_hook(Box::new(log_panic));
+    }
+    let _ = tracing_subscriber::registry().with(lines.with_filter(targets.and(LogLimit))).try_init();
     Diagnostics { writing, daemon }
 }
 
@@ -97,8 +94,8 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
 
 impl Drop for Diagnostics {
     fn drop(&mut self) {
+        log_limit::report();
         if self.writing == Writing::Background {
-            log_limit::report();
             self.daemon.iter().for_each(|daemon| daemon.finish(EXIT_TIMEOUT));
             standard_error().finish(EXIT_TIMEOUT);
         }

@@ -27,4 +27,5 @@ pub use active_configuration::pins::Pins;
 pub use active_configuration::snapshot::Snapshot;
 pub use active_configuration::view::View;
 pub use dispatcher::Dispatcher;
+pub use routing::LOG_ROUTE;
 pub use service::answer;

@@ -68,6 +68,8 @@ pub struct RoutedRequest<'v> {
 
 /// Passes with variables, and passes that rewrite the path, may lead in a circle.
 const MAX_PASSES: usize = 255;
+/// The target of the lines of `log_route`.
+pub const LOG_ROUTE: &str = "howdah_router::log_route";
 
 /// Finds the action for a request, and rewrites the subject on the way.
 ///
@@ -208,5 +210,5 @@ fn log_steps(subject: &Subject<'_>, name: Option<&str>, route: &Route, selected:
 /// A line of `log_route`.
 fn log_route(subject: &Subject<'_>, what: std::fmt::Arguments<'_>) {
     let (method, uri) = (&subject.parts.method, &subject.parts.uri);
-    tracing::info!("{method} {uri}: {what}");
+    tracing::info!(target: LOG_ROUTE, "{method} {uri}: {what}");
 }
