@@ -46,14 +46,7 @@ impl StateDirectory {
                 error_text(&error)
             )
         };
-        if !folder.is_dir() {
-            DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(problem)?;
-        }
-        check_owner(folder).map_err(|problem| {
-            format!(
-                "cannot use the state directory {folder:?}: {problem}; choose another with --state-dir, or set HOME"
-            )
-        })?;
+        make_folder(folder, create_folder).map_err(problem)?;
         // Not blocking: a named pipe must not make the start wait.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK;
         let lock = match trusted_path::open(&folder.join(LOCK), flags, Mode::from_raw_mode(FILE_MODE)) {
@@ -127,23 +120,32 @@ impl StateDirectory {
     }
 }
 
-/// Checks the owner of a folder, or of a link in its place, in a folder like `/tmp`, where any user may have made it: the
-/// configuration of a stranger runs the stranger's programs as our user, and an account of a stranger obtains certificates
-/// for our domains. The folder exists, because a stranger could make it after the check; no other user can replace ours.
-///
-/// # Errors
-/// A phrase.
-fn check_owner(folder: &Path) -> Result<(), String> {
-    let Some(parent) = folder.parent() else { return Ok(()) };
-    let is_shared = parent.metadata().is_ok_and(|parent| parent.permissions().mode() & 0o002 != 0);
-    let owner = match folder.symlink_metadata() {
-        Ok(metadata) => metadata.uid(),
-        Err(error) if is_shared => return Err(error_text(&error).to_string()),
-        Err(_) => return Ok(()),
-    };
-    match is_shared && owner != 0 && owner != rustix::process::geteuid().as_raw() {
-        true => Err(format!("it belongs to user id {owner}, who may have made it for you to find")),
-        false => Ok(()),
+/// Makes a folder, if it does not exist, and checks its owner then: a stranger could make it after an earlier check.
+fn make_folder(folder: &Path, create: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+    if !folder.is_dir() {
+        create(folder)?;
+    }
+    check_owner(folder)
+}
+
+fn create_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
+}
+
+/// Refuses a folder, or a link in its place, of another user in a folder like `/tmp`, where any user may have made it: the
+/// configuration of a stranger runs the stranger's programs as our user, and an account of a stranger obtains certificates for
+/// our domains. No other user can replace a folder of ours there.
+fn check_owner(folder: &Path) -> io::Result<()> {
+    let parent = folder.parent().and_then(|parent| parent.metadata().ok());
+    if parent.is_none_or(|parent| parent.permissions().mode() & 0o002 == 0) {
+        return Ok(());
+    }
+    let owner = folder.symlink_metadata()?.uid();
+    match [0, rustix::process::geteuid().as_raw()].contains(&owner) {
+        true => Ok(()),
+        false => Err(io::Error::other(format!(
+            "it belongs to user id {owner}, who may have made it for you to find; with HOME, the default is another one"
+        ))),
     }
 }
 
@@ -153,11 +155,10 @@ fn check_owner(folder: &Path) -> Result<(), String> {
 /// A sentence, if it may belong to a stranger. Another folder that cannot be made is reported when there is something to
 /// store.
 pub fn make_certificate_folder(folder: &Path) -> Result<(), String> {
-    let _ = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder);
-    check_owner(folder).map_err(|problem| {
-        format!(
-            "cannot use the folder of certificates {folder:?}: {problem}; choose another with --certificate-dir, or set HOME"
-        )
+    let _ = create_folder(folder);
+    check_owner(folder).map_err(|error| {
+        let reason = error_text(&error);
+        format!("cannot use the folder of certificates {folder:?}: {reason}; choose another with --certificate-dir")
     })
 }
 
@@ -219,10 +220,8 @@ fn replace_file_and(path: &Path, content: &[u8], sync: impl FnOnce(&Path) -> io:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::unistd::{Uid, setfsuid};
     use rustix::fs::{CWD, FileType, mknodat};
     use std::os::unix::fs::{PermissionsExt, lchown, symlink};
-    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn a_configuration_is_stored_for_its_owner_only() {
@@ -277,38 +276,28 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_another_user_that_comes_and_goes_is_not_used() {
+    fn a_folder_that_another_user_makes_at_the_last_moment_is_not_used() {
         if !rustix::process::geteuid().is_root() {
             return;
         }
         let shared = tempfile::tempdir().unwrap();
+        let state = shared.path().join("howdah");
+        let make = |owner| {
+            make_folder(&state, |folder| {
+                // The other user is faster.
+                std::fs::create_dir(folder)?;
+                lchown(folder, Some(owner), None)?;
+                create_folder(folder)
+            })
+        };
+        make(65534).unwrap();
         std::fs::set_permissions(shared.path(), Permissions::from_mode(0o1777)).unwrap();
-        let (state, prepared) = (shared.path().join("howdah"), shared.path().join("prepared"));
-        std::fs::create_dir(&prepared).unwrap();
-        std::fs::write(prepared.join(CONFIGURATION), "{}").unwrap();
-        lchown(&prepared, Some(65534), None).unwrap();
-        let finished = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                // For this thread.
-                setfsuid(Uid::from_raw(65534));
-                // Each step may meet what the other thread has just done.
-                while !finished.load(Ordering::Relaxed) {
-                    let _ = std::fs::rename(&prepared, &state);
-                    let _ = std::fs::rename(&state, &prepared);
-                }
-            });
-            for _ in 0..2000 {
-                let opened = StateDirectory::open(&state);
-                let configuration = opened.as_ref().map(|state| state.configuration());
-                assert!(!matches!(configuration, Ok(Ok(Some(_)))), "the configuration of another user");
-                if opened.is_ok() {
-                    let _ = std::fs::remove_file(state.join(LOCK));
-                    let _ = std::fs::remove_dir(&state);
-                }
-            }
-            finished.store(true, Ordering::Relaxed);
-        });
+        std::fs::remove_dir(&state).unwrap();
+        let error = make(65534).unwrap_err().to_string();
+        assert!(error.starts_with("it belongs to user id 65534"), "{error}");
+        assert!(StateDirectory::open(&state).unwrap_err().contains(&error));
+        std::fs::remove_dir(&state).unwrap();
+        make(0).unwrap();
     }
 
     #[test]
