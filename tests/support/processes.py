@@ -13,7 +13,7 @@ from typing import Iterable, Iterator, NamedTuple
 
 
 class _Stat(NamedTuple):
-    """A process as in /proc/PID/stat: cheap enough to read it for all processes of the machine."""
+    """A process as in /proc/PID/stat: cheap enough to read it for many processes."""
 
     pid: int
     parent: int
@@ -31,8 +31,10 @@ class _Stat(NamedTuple):
         return cls(pid, int(fields[1]), int(fields[3]), fields[0].decode(), int(fields[19]))
 
     @classmethod
-    def all(cls) -> list[_Stat]:
-        return [stat for entry in os.listdir("/proc") if entry.isdigit() and (stat := cls.of(int(entry)))]
+    def since(cls, first: int) -> list[_Stat]:
+        """The process with this pid, and those with larger ones."""
+        pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+        return [stat for pid in pids if pid >= first and (stat := cls.of(pid))]
 
 
 def _read(path: str) -> bytes | None:
@@ -75,15 +77,19 @@ class Process:
     @classmethod
     def tree(cls, root: int) -> list[Process]:
         """A process and every process below it."""
-        every = _Stat.all()
-        below = {root}
-        while more := {stat.pid for stat in every if stat.parent in below} - below:
-            below |= more
-        return cls._with_titles(stat for stat in every if stat.pid in below)
+        found, below = {}, [root]
+        while below:
+            pid = below.pop()
+            if pid not in found and (stat := _Stat.of(pid)):
+                found[pid] = stat
+                below += _children_of_all_threads(pid)
+        return cls._with_titles(found.values())
 
     @classmethod
     def of_session(cls, session: int) -> list[Process]:
-        return cls._with_titles(stat for stat in _Stat.all() if stat.session == session)
+        """The processes of a session. Its leader was the first one: only later processes are looked at. (Pids begin again at
+        /proc/sys/kernel/pid_max; a process beyond that is not found.)"""
+        return cls._with_titles(stat for stat in _Stat.since(session) if stat.session == session)
 
     @classmethod
     def _with_titles(cls, stats: Iterable[_Stat]) -> list[Process]:
@@ -123,11 +129,20 @@ def open_descriptors(pid: int) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """The children of a process. Far quicker than a look at all processes of the machine."""
+    """The children of the first thread of a process. Far quicker than a look at all processes of the machine."""
+    return _children(pid, pid)
+
+
+def _children(pid: int, thread: int) -> list[int]:
+    return [int(child) for child in (_read(f"/proc/{pid}/task/{thread}/children") or b"").split()]
+
+
+def _children_of_all_threads(pid: int) -> list[int]:
     try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
         return []
+    return [child for thread in threads for child in _children(pid, int(thread))]
 
 
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207

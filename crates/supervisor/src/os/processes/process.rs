@@ -7,7 +7,10 @@
 
 use procfs_core::FromRead;
 use procfs_core::process::{Schedstat, SmapsRollup, Stat, StatM};
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, waitid};
+use std::fs::File;
+use std::io::Read;
 use std::time::Duration;
 
 /// One process, and no later one with the same pid.
@@ -50,6 +53,9 @@ pub struct CpuTimes {
     pub waited: Duration,
 }
 
+/// More than the kernel writes: some 50 numbers, and a short name.
+const STAT_BYTES: usize = 2048;
+
 /// Checks that this prototype, a child of ours in this group, has forked the process with this pid.
 pub fn check_claim(pid: Pid, prototype: Pid, group: Pid) -> PidClaim {
     let Some(stat) = stat(pid) else {
@@ -79,8 +85,12 @@ fn innermost_pid(pid: i32) -> Option<i32> {
     pids.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-/// All children of the supervisor: those that it started, and those that it adopted.
+/// All children of the supervisor: those that it started, and those that it adopted. Without any, it costs one system call;
+/// otherwise all processes of the machine are looked at.
 pub fn children() -> Vec<Child> {
+    if !has_children() {
+        return Vec::new();
+    }
     let own = own_pid();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse::<u32>().ok()? as i32));
@@ -93,11 +103,19 @@ pub fn children() -> Vec<Child> {
         .collect()
 }
 
-/// The pid of its parent. Only this field is parsed: a machine may have thousands of processes, and few are children.
+/// Whether the supervisor has a child, alive or not yet reaped.
+fn has_children() -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
+}
+
+/// The pid of its parent. Only this field is parsed, and read at once: a machine may have thousands of processes, and few are
+/// children.
 fn parent(pid: Pid) -> Option<i32> {
-    let stat = std::fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+    let mut stat = [0; STAT_BYTES];
+    let length = File::open(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?.read(&mut stat).ok()?;
     // Its name, in parentheses, may have spaces and parentheses, and need not be UTF-8.
-    let after_name = stat.rsplit(|byte| *byte == b')').next()?;
+    let after_name = stat[..length].rsplit(|byte| *byte == b')').next()?;
     str::from_utf8(after_name).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
