@@ -12,8 +12,8 @@
 //! - `backends`: `php`, `roadrunner`, `proxy`; `static_files`: the actions that produce a response
 //! - `response`: bodies, compression, failures, the access log
 //! - `request`: a request as routes see it: host, path, client, body
-//! - `http1`, `http2`, `http3`, `fastcgi_listener`: connections and their clocks, and the strict reading of requests; `connection`:
-//!   what they share
+//! - `protocols`: HTTP/1, HTTP/2, HTTP/3 and the FastCGI of web servers: connections and their clocks, and the strict reading
+//!   of requests
 //! - `net`: listening sockets, TLS, the bytes of a connection
 //! - `file_access`: look-ups and reads in file systems that may hang
 //! - `report`: the log lines and messages about trouble; bugs of howdah are contained; `product`: its name and version
@@ -24,16 +24,12 @@
 
 mod access;
 mod backends;
-mod connection;
 mod dispatch;
-mod fastcgi_listener;
 mod file_access;
-mod http1;
-mod http2;
-mod http3;
 mod net;
 mod process;
 mod product;
+mod protocols;
 mod report;
 mod request;
 mod response;

@@ -1,6 +1,6 @@
 //! The headers that hyper adds to a response: the access log reports them as if they were in the response already.
 
-use crate::connection::framing::has_option;
+use crate::protocols::connection::framing::has_option;
 use crate::request::subject::ResponseFraming;
 use http::header::{CONTENT_LENGTH, DATE};
 use http::request::Parts;

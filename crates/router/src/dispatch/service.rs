@@ -1,7 +1,6 @@
 //! One request, from hyper to its response: normalised, routed, answered, compressed and logged.
 
 use crate::backends::roadrunner;
-use crate::connection::boxed::boxed;
 use crate::dispatch::actions::action_body::ActionBody;
 use crate::dispatch::actions::{application, send_file};
 use crate::dispatch::active_configuration::view::View;
@@ -10,6 +9,7 @@ use crate::dispatch::routing::{self, ChosenAction};
 use crate::dispatch::{early_hints, framing, https, response_headers};
 use crate::net::peer::Peer;
 use crate::product;
+use crate::protocols::connection::boxed::boxed;
 use crate::report::{OncePerMinute, Panicked, contained, inject};
 use crate::request::authority;
 use crate::request::clock::RequestClock;

@@ -3,13 +3,13 @@
 //! With TLS, the handshake agrees on the version (ALPN). Without it, a listener with `"http2": true` looks for the preface
 //! of HTTP/2 in the first bytes; what does not begin like it is HTTP/1.
 
-use crate::connection::rejection::log_rejection;
-use crate::http1::clock::Clock;
-use crate::http2::connection::PREFACE;
 use crate::net::peer::Peer;
 use crate::net::socket::Socket;
 use crate::net::tls::{self, HTTP_2, HandshakeError, Negotiated, OnDemandCertificates};
 use crate::net::transport::Transport;
+use crate::protocols::connection::rejection::log_rejection;
+use crate::protocols::http1::clock::Clock;
+use crate::protocols::http2::connection::PREFACE;
 use crate::report::count;
 use bytes::{Bytes, BytesMut};
 use howdah_metrics::layout::Scalar;

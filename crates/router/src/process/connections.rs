@@ -1,6 +1,6 @@
 //! The open connections of a thread, by their clocks.
 
-use crate::connection::clock::ConnectionClock;
+use crate::protocols::connection::clock::ConnectionClock;
 use howdah_config::Http;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

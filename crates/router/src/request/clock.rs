@@ -1,10 +1,10 @@
 //! A request's view of its connection, in all versions of HTTP, and in FastCGI.
 
-use crate::connection::refusal::HeadRefusal;
-use crate::fastcgi_listener::clock::FastCgiClock;
-use crate::http1::clock::Clock;
-use crate::http2::stream_clock::StreamClock;
-use crate::http3;
+use crate::protocols::connection::refusal::HeadRefusal;
+use crate::protocols::fastcgi_listener::clock::FastCgiClock;
+use crate::protocols::http1::clock::Clock;
+use crate::protocols::http2::stream_clock::StreamClock;
+use crate::protocols::http3;
 use http::{HeaderMap, StatusCode};
 use hyper::upgrade::Upgraded;
 use std::any::Any;

@@ -4,10 +4,10 @@
 //! read and dropped. If it has not, the response announces the end of the connection. (With HTTP/2 and HTTP/3, a body
 //! belongs to its stream: the rest is never waited for. A FastCGI connection is closed by itself.)
 
-use crate::fastcgi_listener::request_body::RequestBody as FastCgiBody;
-use crate::http1::clock::Clock;
-use crate::http2::request_body::RequestBody;
-use crate::http3;
+use crate::protocols::fastcgi_listener::request_body::RequestBody as FastCgiBody;
+use crate::protocols::http1::clock::Clock;
+use crate::protocols::http2::request_body::RequestBody;
+use crate::protocols::http3;
 use bytes::Bytes;
 use http::header::EXPECT;
 use http::request::Parts;

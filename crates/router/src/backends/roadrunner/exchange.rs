@@ -339,7 +339,7 @@ impl Drop for DiscardOnDrop {
 mod tests {
     use super::*;
     use crate::backends::admission::Line;
-    use crate::http1::clock::Clock;
+    use crate::protocols::http1::clock::Clock;
     use crate::report::SupervisorLink;
     use howdah_goridge::frame::{data_frame, flag};
     use howdah_protocol::messages::router::{RoadRunnerGenerationBoot, RoadRunnerWorker};

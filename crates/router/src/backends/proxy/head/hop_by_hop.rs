@@ -1,6 +1,6 @@
 //! The headers that belong to one connection only, and are not passed on (RFC 9110, 7.6.1).
 
-use crate::connection::framing::list_members;
+use crate::protocols::connection::framing::list_members;
 use http::HeaderMap;
 use http::header::{
     CONNECTION, EXPECT, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,

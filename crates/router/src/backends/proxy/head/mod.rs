@@ -15,7 +15,7 @@ pub mod upgrade;
 use crate::backends::proxy::head::forwarded_headers::ForwardedHeaders;
 use crate::backends::proxy::head::hop_by_hop::{ConnectionHeaders, accepts_trailers};
 use crate::backends::proxy::request_body::{ClientBody, RequestBody};
-use crate::connection::framing::has_body;
+use crate::protocols::connection::framing::has_body;
 use howdah_config::{Endpoint, ProxySettings};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, SERVER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,

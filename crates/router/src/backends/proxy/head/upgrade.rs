@@ -3,7 +3,7 @@
 //! `h2c` is never passed on: it is HTTP again, and its requests would bypass the routes. Neither is a protocol that is
 //! no name: another program may read `"h2c"` or `h2c;q=1` as h2c.
 
-use crate::connection::framing::has_option;
+use crate::protocols::connection::framing::has_option;
 use http::header::{HeaderMap, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::{Method, Version};
