@@ -148,6 +148,21 @@ def test_answers_that_are_not_read_take_no_memory(listen, connect):
     assert connect(server).request("/a.php").body == b"hello"
 
 
+def test_whole_responses_that_are_not_read_have_a_limit_of_memory(listen, connect, folder):
+    """Once, each of them was copied twice, and did not count: 1 MB for each connection."""
+    folder.php("page.php", "echo str_repeat('x', 500_000);")
+    server = listen()
+    before = memory(server)
+    webs = [connect(server) for _ in range(700)]
+    for web in webs:
+        web.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        web.send(begin() + variables(web.params("/page.php")) + body(b""))
+    for web in webs:
+        assert web.socket.recv(8, socket.MSG_PEEK)
+    assert memory(server) - before < (256 << 20) + 700 * (3 * 64 << 10) + (40 << 20)
+    assert len(webs[0].response().body) == len(webs[-1].response().body) == 500_000
+
+
 def test_a_body_in_records_of_one_byte_takes_little_memory(run, connect):
     """The server behind reads nothing. Once, each byte that waited took 50."""
     with socket.create_server(("127.0.0.1", 0)) as upstream:

@@ -213,6 +213,8 @@ where
     let mut missing: Option<u64> = content_length(&head.headers);
     let mut body = pin!(has_body(method, head.status).then_some(body));
     let (mut is_complete, mut is_ended) = (false, false);
+    // Bytes of the body that are not copied yet: a web server that reads nothing must not have them twice.
+    let mut uncopied = Bytes::new();
     poll_fn(|context| {
         loop {
             match poll_trouble(clock, link, queue, context) {
@@ -223,6 +225,11 @@ where
             }
             let mut is_waiting = false;
             while !is_complete && !is_waiting && record.len() + link.output().len() < OUTPUT_BYTES {
+                if !uncopied.is_empty() {
+                    let room = OUTPUT_BYTES - record.len() - link.output().len();
+                    record.extend_from_slice(&uncopied.split_to(room.min(uncopied.len())));
+                    continue;
+                }
                 let polled = match body.as_mut().as_pin_mut() {
                     Some(body) => body.poll_frame(context),
                     None => Poll::Ready(None),
@@ -237,7 +244,7 @@ where
                             data.truncate(usize::try_from(*missing).unwrap_or(usize::MAX));
                             *missing -= data.len() as u64;
                         }
-                        record.extend_from_slice(&data);
+                        uncopied = data;
                     }
                     Poll::Ready(Some(Err(error))) => {
                         tracing::debug!(%error, "a response broke off");
@@ -252,7 +259,7 @@ where
             }
             if !record.is_empty() {
                 reply::response_part(link.output(), number, &record);
-                record.clear();
+                record = BytesMut::new();
             }
             if is_complete && !is_ended {
                 is_ended = true;
