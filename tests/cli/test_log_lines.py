@@ -147,7 +147,7 @@ def test_a_missing_script_is_logged_once(folder, run):
         assert server.get("/").status == 404
     assert server.get("/sub/none.php").status == 404
     for script, uri in (("start.php", "/"), ("sub/none.php", "/sub/none.php")):
-        server.wait_for_log_line("no such script: answered 404", f"script={folder.root}/{script} ", f'uri="{uri}"', 'application="shop"')
+        server.wait_for_log_line("no such script: answered 404", f'script="{folder.root}/{script}"', f'uri="{uri}"', 'application="shop"')
 
 
 def test_a_request_that_is_not_valid_is_logged_with_its_reason(folder, run):

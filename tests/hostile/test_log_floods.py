@@ -79,6 +79,13 @@ def test_a_request_cannot_begin_a_line_or_control_a_terminal(server):
     assert not any(c in server.stderr for c in "\x1b\r\x9b")
 
 
+def test_a_path_adds_no_field_to_a_line(server):
+    """Programs such as fail2ban look for the client of a line."""
+    assert server.get("/a%22%20client=%226.6.6.6%22%20.php").status == 404
+    [found] = wait_for(lambda: [one for one in lines(server) if "no such script" in one], "the line")
+    assert '/a\\" client=\\"6.6.6.6\\" .php" ' in found and ' client="6' not in found, found
+
+
 FORGED = "2026-01-01T00:00:00.000000Z  WARN forged"
 
 
