@@ -21,7 +21,7 @@ from support.machine import needs_root
 from support.server import EXECUTABLE, REPOSITORY
 
 PAGES = [*sorted((REPOSITORY / "docs").rglob("*.md")), REPOSITORY / "README.md"]
-COMMAND = re.compile(r"(\$ )?(howdah [a-z]|target/release/howdah [a-z]|curl |cat .*\| curl |etag=)")
+COMMAND = re.compile(r"(\$ )?(howdah [a-z]|target/release/howdah [a-z]|(cat .*\| )?(curl|\$CURL) |etag=)")
 # Commands that run until a signal ends them.
 SERVERS = ("howdah run", "howdah serve", "target/release/howdah serve")
 # The same for clients, and a line that shows that they work.
@@ -89,6 +89,7 @@ def test_the_pages_have_commands():
     total = sum(len(commands(page)) for page in PAGES)
     assert total >= 25, total
     assert any("etag=$(howdah config get --etag)" in command for command in commands(REPOSITORY / "docs/control-api.md"))
+    assert sum("$CURL" in command for command in commands(REPOSITORY / "docs/tls.md")) == 4
 
 
 @pytest.fixture
@@ -105,6 +106,7 @@ def place(tmp_path) -> Path:
          "-keyout", place / "privkey.pem", "-out", place / "fullchain.pem"],
         check=True, capture_output=True,
     )  # fmt: skip
+    (place / "internal-ca.pem").write_text((place / "fullchain.pem").read_text())
     for name in ("before", "after"):
         (place / name).mkdir()
         shutil.copy(REPOSITORY / "crates/lab/testdata/results-sample.json", place / name / "results.json")
@@ -117,6 +119,7 @@ def place(tmp_path) -> Path:
 
 PREPARATION = """set -euo pipefail
 curl() { command curl --fail-with-body "$@"; }
+CURL="curl --unix-socket /run/howdah/control.sock"
 for folder in /srv /run/howdah /var/lib/howdah; do mkdir -p "$folder"; mount -t tmpfs -o mode=0755 tmpfs "$folder"; done
 ip link set lo up
 mkdir -p /srv/shop/public ~/shop
