@@ -161,6 +161,20 @@ def test_many_connections_that_read_nothing_take_little_memory(server, folder):
     assert server.get("/file.txt").text == "hello"
 
 
+def test_many_responses_of_which_one_byte_is_read_take_little_memory(server, folder):
+    """Each has a piece of its file in memory. Once, that was 64 KB, however many there were."""
+    folder.write("large.bin", b"x" * 4_000_000)
+    before = resident_bytes(server)
+    with ExitStack() as stack:
+        for _ in range(40):
+            connection = stack.enter_context(connect(server, window=1, grants=False))
+            streams = [connection.begin(path="/large.bin") for _ in range(100)]
+            connection.read_until(lambda: all(connection.streams[stream].body for stream in streams))
+        assert resident_bytes(server) < before + (250 << 20)
+        assert server.get("/large.bin").body == b"x" * 4_000_000
+    assert server.get("/file.txt").text == "hello"
+
+
 def test_small_files_that_are_not_read_take_little_memory(server, folder):
     """More files than the cache has room for. Once, each of these responses kept a copy of its file: 1.2 GB."""
     for number in range(100):

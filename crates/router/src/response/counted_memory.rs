@@ -13,6 +13,12 @@ pub struct CountedMemory {
 // === impl CountedMemory ===
 
 impl CountedMemory {
+    /// Counts this amount, whatever the others have.
+    pub fn count(all: &'static AtomicUsize, bytes: usize) -> CountedMemory {
+        all.fetch_add(bytes, Ordering::Relaxed);
+        CountedMemory { all, bytes }
+    }
+
     /// Counts this amount; `None` if it would be more than `most` together with all others.
     pub fn take(all: &'static AtomicUsize, bytes: usize, most: usize) -> Option<CountedMemory> {
         let counted = CountedMemory { all, bytes };

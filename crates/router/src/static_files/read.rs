@@ -7,6 +7,9 @@
 //! A whole file in memory counts until its last reference is dropped: those of all threads together have a limit, because
 //! a response that its client does not read keeps its content, also when the cache has evicted it.
 //!
+//! Chunks count, too: a client that takes one byte of each of its responses keeps a chunk of each. When there are many, the
+//! next ones are small.
+//!
 //! A read that returns no bytes before the expected end is [`ended_early`]: the file was cut meanwhile.
 
 use std::{
@@ -14,7 +17,10 @@ use std::{
     io::{self, IoSliceMut},
     mem,
     os::fd::OwnedFd,
-    sync::{LazyLock, atomic::AtomicUsize},
+    sync::{
+        LazyLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread::available_parallelism,
 };
 
@@ -38,6 +44,14 @@ static MOST_WHOLE: LazyLock<usize> =
     LazyLock::new(|| available_parallelism().map_or(1, usize::from) * cache::CAPACITY + MOST_BESIDE_CACHES);
 static WHOLE: AtomicUsize = AtomicUsize::new(0);
 
+/// The bytes of chunks of all threads, beyond which they are small.
+const MOST_IN_CHUNKS: usize = 96 * 1024 * 1024;
+/// A chunk takes this part of what is free, at most.
+const PART_OF_FREE: usize = 8;
+/// A chunk without free memory.
+const SMALL_CHUNK: usize = 16 * 1024;
+static CHUNKS: AtomicUsize = AtomicUsize::new(0);
+
 /// Why nothing was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotNow {
@@ -47,12 +61,18 @@ pub(super) enum NotNow {
     Unsupported,
 }
 
+/// A buffer for a chunk.
+pub(super) struct ChunkBuffer {
+    bytes: Vec<u8>,
+    _counted: CountedMemory,
+}
+
 /// A buffer whose first bytes were read from a file.
 ///
 /// It is not [`Bytes`] yet: `Bytes` return their buffer to the thread that drops them, and the buffers belong to the
 /// threads that serve, not to those of the blocking pool.
 pub(super) struct Filled {
-    buffer: Vec<u8>,
+    buffer: ChunkBuffer,
     /// How many bytes were read.
     length: usize,
 }
@@ -60,18 +80,18 @@ pub(super) struct Filled {
 /// Reads up to `length` bytes, and at most a chunk, if they are in memory. An empty result is the end of the file.
 pub(super) fn chunk_now(file: &OwnedFd, offset: u64, length: u64) -> Result<Bytes, NotNow> {
     let mut buffer = take_buffer(length);
-    match read_now(file, &mut buffer, offset) {
+    match read_now(file, &mut buffer.bytes, offset) {
         Ok(length) => Ok(Filled { buffer, length }.into_bytes()),
         Err(error) => {
-            keep_buffer(buffer);
+            keep_buffer(buffer.bytes);
             Err(error)
         }
     }
 }
 
 /// Like [`chunk_now`], but waits for the disk.
-pub(super) fn chunk_waiting(file: &OwnedFd, offset: u64, mut buffer: Vec<u8>) -> io::Result<Filled> {
-    let length = retry_on_intr(|| pread(file, buffer.as_mut_slice(), offset))?;
+pub(super) fn chunk_waiting(file: &OwnedFd, offset: u64, mut buffer: ChunkBuffer) -> io::Result<Filled> {
+    let length = retry_on_intr(|| pread(file, buffer.bytes.as_mut_slice(), offset))?;
     Ok(Filled { buffer, length })
 }
 
@@ -98,12 +118,16 @@ pub(super) fn whole(file: &OwnedFd, size: usize) -> io::Result<Option<Bytes>> {
 }
 
 /// A buffer for the next chunk of a file with `length` unread bytes.
-pub(super) fn take_buffer(length: u64) -> Vec<u8> {
-    let length = usize::try_from(length).map_or(CHUNK, |length| length.min(CHUNK));
-    if length < CHUNK {
-        return vec![0; length];
-    }
-    KEPT.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; CHUNK])
+pub(super) fn take_buffer(length: u64) -> ChunkBuffer {
+    take_counted(&CHUNKS, length)
+}
+
+fn take_counted(all: &'static AtomicUsize, length: u64) -> ChunkBuffer {
+    let free = MOST_IN_CHUNKS.saturating_sub(all.load(Ordering::Relaxed));
+    let most = (free / PART_OF_FREE).clamp(SMALL_CHUNK, CHUNK);
+    let length = usize::try_from(length).map_or(most, |length| length.min(most));
+    let kept = if length == CHUNK { KEPT.with_borrow_mut(Vec::pop) } else { None };
+    ChunkBuffer { bytes: kept.unwrap_or_else(|| vec![0; length]), _counted: CountedMemory::count(all, length) }
 }
 
 /// The error of a file that ended before its announced length.
@@ -139,13 +163,13 @@ struct Chunk(Filled);
 
 impl AsRef<[u8]> for Chunk {
     fn as_ref(&self) -> &[u8] {
-        &self.0.buffer[..self.0.length]
+        &self.0.buffer.bytes[..self.0.length]
     }
 }
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        keep_buffer(mem::take(&mut self.0.buffer));
+        keep_buffer(mem::take(&mut self.0.buffer.bytes));
     }
 }
 
@@ -199,6 +223,18 @@ mod tests {
         let file = file(&vec![7; CHUNK + 1]);
         assert!(chunk(&file, 0, u64::MAX).len() <= CHUNK);
         assert!(chunk(&file, 0, CHUNK as u64 + 1).iter().all(|&byte| byte == 7));
+    }
+
+    #[test]
+    fn chunks_are_small_while_clients_keep_many() {
+        static ALL: AtomicUsize = AtomicUsize::new(0);
+        let kept: Vec<_> = (0..4000).map(|_| take_counted(&ALL, u64::MAX)).collect();
+        assert!(kept[0].bytes.len() == CHUNK && kept[3999].bytes.len() == SMALL_CHUNK);
+        assert_eq!(take_counted(&ALL, 10).bytes.len(), 10);
+        let all: usize = kept.iter().map(|buffer| buffer.bytes.len()).sum();
+        assert!(ALL.load(Ordering::Relaxed) == all && all < MOST_IN_CHUNKS + 3000 * SMALL_CHUNK, "{all}");
+        drop(kept);
+        assert!(ALL.load(Ordering::Relaxed) == 0 && take_counted(&ALL, u64::MAX).bytes.len() == CHUNK);
     }
 
     #[test]
