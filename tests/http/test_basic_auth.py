@@ -1,13 +1,15 @@
 """`basic_auth` of an action: users and passwords."""
 
 import base64
+import contextlib
 import json
 import re
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support.waiting import wait_for
+from support.waiting import PATIENCE, wait_for
 
 # "secret", as `htpasswd -nbB`, `htpasswd -nb`, `htpasswd -nbs` and `openssl passwd -6` hash it.
 BCRYPT = "$2y$04$pySP2fDnpXp78VFbmb2zRuzYIRfOZEOEPBoj6FBu2h0zvbR8DaWCe"
@@ -132,3 +134,19 @@ def test_slow_hashes_do_not_block_other_requests(site):
             others += 1
         assert [guess.result().status for guess in guesses] == [401] * 4
     assert others
+
+
+def test_one_client_that_guesses_leaves_places_to_others(site):
+    """Each hash takes a quarter of a second. Once, a hundred guesses of one client took all places, and all others were answered 503."""
+    slow = "$2y$11$" + BCRYPT[7:]
+    assert site.api("PUT", "/config/routes/1/action/basic_auth/users", json.dumps({"ann": slow})).status == 200
+    with contextlib.ExitStack() as stack:
+        for number in range(120):
+            guess = stack.enter_context(site.connect())
+            guess.send_request("GET", "/docs/", basic("ann", f"guess {number}"))
+        site.wait_for_log_line("too many passwords of one client wait for their verification; answering 503")
+        other = stack.enter_context(socket.create_connection((site.host, site.port), source_address=("127.0.0.9", 0)))
+        password = basic("bob")["Authorization"]
+        other.sendall(f"GET /docs/ HTTP/1.1\r\nHost: x\r\nAuthorization: {password}\r\nConnection: close\r\n\r\n".encode())
+        other.settimeout(PATIENCE)
+        assert other.recv(15) == b"HTTP/1.1 200 OK"

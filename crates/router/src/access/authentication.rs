@@ -1,9 +1,11 @@
 //! Verifies the user and the password of a request, off the event loop.
 //!
 //! Hashing a password takes CPU time by design, so anyone who sends wrong ones costs us much: at most one verification
-//! for each processor runs at a time, a limited number waits, and further requests are answered 503. A user who was
+//! for each processor runs at a time, a limited number waits, and further requests are answered 503. A client has no more
+//! than a part of the places that are free, so that one that guesses passwords leaves some to others. A user who was
 //! verified just now does not wait. The time of an answer does not reveal which users exist.
 
+use crate::access::client::{ClientMap, CountedRequest, LimitedClient};
 use crate::access::credentials::Credentials;
 use crate::access::password;
 use crate::access::user_file::{UserFile, UserFiles};
@@ -15,7 +17,7 @@ use howdah_config::{BasicAuth, PasswordHash};
 use http::HeaderMap;
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread::available_parallelism;
 use tokio::sync::Semaphore;
@@ -46,22 +48,28 @@ struct FoundHash {
 }
 
 /// A verification that waits, in the count of all threads.
-struct Waiting;
+struct Waiting {
+    /// The same, in the count of its client; `None` for clients on Unix sockets.
+    of_client: Option<CountedRequest>,
+}
 
 /// At 100 ms each, the last one waits for some seconds.
-const MAX_WAITING: usize = 100;
+const MAX_WAITING: u32 = 100;
+/// A client has this part of the free places, at most.
+const PART_OF_FREE: u32 = 4;
 /// `Retry-After` of the requests beyond that, in seconds.
 const RETRY_AFTER: u32 = 5;
 
 static RUNNING: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))));
-static WAITING: AtomicUsize = AtomicUsize::new(0);
+static WAITING: AtomicU32 = AtomicU32::new(0);
+static CLIENTS: LazyLock<Arc<ClientMap<u32>>> = LazyLock::new(Arc::default);
 static PROBLEMS: LazyLock<OncePerMinute<String>> = LazyLock::new(OncePerMinute::new);
 
 // === impl Authentication ===
 
 impl Authentication {
-    /// The user whose password the request has; `None` if it must ask for one.
+    /// The user whose password the request of this client has; `None` if it must ask for one.
     ///
     /// # Errors
     /// 500 if the file of the users cannot be read, 503 if too many passwords are being verified, 503 or 504 if the
@@ -71,6 +79,7 @@ impl Authentication {
         basic_auth: &BasicAuth,
         files: &UserFiles,
         headers: &HeaderMap,
+        client: &str,
     ) -> Result<Option<Rc<str>>, Failure> {
         let Some(Credentials { user, password }) = Credentials::of(headers) else { return Ok(None) };
         let Some(source) = UserSource::of(basic_auth, files, &user) else {
@@ -81,7 +90,7 @@ impl Authentication {
         if self.verified.contains(&fingerprint) {
             return Ok(Some(user.into()));
         }
-        let waiting = Waiting::new()?;
+        let waiting = Waiting::begin(client)?;
         // The file system may hang: this needs no processor.
         let hash = source.find(&user).await?;
         let permit = Arc::clone(&RUNNING).acquire_owned().await.map_err(|_| Failure::Internal)?;
@@ -107,6 +116,14 @@ impl Authentication {
 /// The context of the line has the client, which fail2ban needs.
 fn log_wrong(user: &str) {
     tracing::warn!(user, "wrong user or password: answered 401");
+}
+
+/// The failure of a request whose password cannot wait, because of this.
+fn refusal(problem: String) -> Failure {
+    if PROBLEMS.is_due(problem.clone()) {
+        tracing::warn!("{problem}; answering 503");
+    }
+    Failure::Unavailable { retry_after: RETRY_AFTER }
 }
 
 // === impl UserSource ===
@@ -165,15 +182,23 @@ impl FoundHash {
 // === impl Waiting ===
 
 impl Waiting {
-    fn new() -> Result<Waiting, Failure> {
-        if WAITING.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
-            WAITING.fetch_sub(1, Ordering::Relaxed);
-            if PROBLEMS.is_due(String::new()) {
-                tracing::warn!("more than {MAX_WAITING} passwords wait for their verification; answering 503");
-            }
-            return Err(Failure::Unavailable { retry_after: RETRY_AFTER });
+    /// One more of this client.
+    ///
+    /// # Errors
+    /// 503 if all places are taken, or if the client has its part of them.
+    fn begin(client: &str) -> Result<Waiting, Failure> {
+        let others = WAITING.fetch_add(1, Ordering::Relaxed);
+        let mut waiting = Waiting { of_client: None };
+        if others >= MAX_WAITING {
+            return Err(refusal(format!("more than {MAX_WAITING} passwords wait for their verification")));
         }
-        Ok(Waiting)
+        let Ok(address) = client.parse() else { return Ok(waiting) };
+        let most = ((MAX_WAITING - others) / PART_OF_FREE).max(1);
+        waiting.of_client = CountedRequest::begin(&CLIENTS, LimitedClient::new(address, 0), most);
+        match waiting.of_client {
+            Some(_) => Ok(waiting),
+            None => Err(refusal("too many passwords of one client wait for their verification".to_owned())),
+        }
     }
 }
 
@@ -206,7 +231,7 @@ mod tests {
             let value = format!("Basic {}", STANDARD.encode(credentials));
             let headers = HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]);
             let (authentication, basic_auth, files) = (&authentication, &basic_auth, &files);
-            async move { authentication.user(basic_auth, files, &headers).await }
+            async move { authentication.user(basic_auth, files, &headers, "192.0.2.1").await }
         };
         for wrong in ["ann:Password", "bob:password", "ann:", ":"] {
             assert_eq!(user(wrong).await, Ok(None), "{wrong}");
@@ -217,7 +242,7 @@ mod tests {
         let another = authentication.verified.fingerprint(&[HASH.as_bytes(), b"bob", b"password"]);
         assert!(!authentication.verified.contains(&another), "a user who does not exist is not remembered");
         assert_eq!(user("ann:Password").await, Ok(None), "another password is verified again");
-        assert_eq!(authentication.user(&basic_auth, &files, &HeaderMap::new()).await, Ok(None));
+        assert_eq!(authentication.user(&basic_auth, &files, &HeaderMap::new(), "").await, Ok(None));
         assert_eq!(RUNNING.available_permits(), available_parallelism().map_or(1, usize::from));
     }
 }

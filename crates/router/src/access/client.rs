@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A client of one limit: an IPv4 address, or the /64 of an IPv6 address, because a provider gives a customer many of
 /// these; and the index of the limit.
@@ -19,6 +19,13 @@ pub struct LimitedClient {
 pub struct ClientMap<V> {
     shards: [Mutex<HashMap<LimitedClient, V>>; SHARDS],
     hasher: RandomState,
+}
+
+/// One request of a client, in a count. Dropped, it counts no more: only clients with a request are in memory.
+#[derive(Debug)]
+pub struct CountedRequest {
+    counts: Arc<ClientMap<u32>>,
+    client: LimitedClient,
 }
 
 const SHARDS: usize = 16;
@@ -55,5 +62,29 @@ impl<V> ClientMap<V> {
 impl<V> Default for ClientMap<V> {
     fn default() -> ClientMap<V> {
         ClientMap { shards: std::array::from_fn(|_| Mutex::default()), hasher: RandomState::new() }
+    }
+}
+
+// === impl CountedRequest ===
+
+impl CountedRequest {
+    /// Counts one more; `None` if the client has this number already.
+    pub fn begin(counts: &Arc<ClientMap<u32>>, client: LimitedClient, most: u32) -> Option<CountedRequest> {
+        let mut shard = counts.shard(&client);
+        let count = shard.get(&client).copied().unwrap_or_default();
+        (count < most).then(|| {
+            shard.insert(client, count + 1);
+            CountedRequest { counts: Arc::clone(counts), client }
+        })
+    }
+}
+
+impl Drop for CountedRequest {
+    fn drop(&mut self) {
+        let mut counts = self.counts.shard(&self.client);
+        match counts.get_mut(&self.client) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(counts.remove(&self.client)),
+        }
     }
 }

@@ -1,10 +1,9 @@
 //! Counts the requests of clients that are being answered, for `connection_limit`, for all threads together.
 //!
 //! A request is counted from its action to the end of its response, and a WebSocket to its end. A client is an IPv4
-//! address, or the /64 of an IPv6 address. Clients on Unix sockets are not limited. Only clients with a request are in
-//! memory.
+//! address, or the /64 of an IPv6 address. Clients on Unix sockets are not limited.
 
-use crate::access::client::{ClientMap, LimitedClient};
+use crate::access::client::{ClientMap, CountedRequest, LimitedClient};
 use crate::report::OncePerMinute;
 use crate::response::failure::Failure;
 use howdah_config::ConnectionLimit;
@@ -16,13 +15,6 @@ use std::sync::{Arc, LazyLock};
 pub struct ConnectionLimits {
     /// The number of requests. It is at least 1.
     counts: Arc<ClientMap<u32>>,
-}
-
-/// One counted request. Dropped with the request, it counts no more.
-#[derive(Debug)]
-pub struct CountedRequest {
-    counts: Arc<ClientMap<u32>>,
-    client: LimitedClient,
 }
 
 /// `Retry-After`, in seconds: when a request will have ended is not known.
@@ -40,28 +32,14 @@ impl ConnectionLimits {
     pub fn count(&self, limit: &ConnectionLimit, client: &str) -> Result<Option<CountedRequest>, Failure> {
         let Ok(address) = client.parse::<IpAddr>() else { return Ok(None) };
         let client = LimitedClient::new(address, limit.index);
-        let mut counts = self.counts.shard(&client);
-        let count = counts.get(&client).copied().unwrap_or_default();
-        if count >= limit.requests {
-            drop(counts);
-            if REFUSED.is_due(client.network) {
-                tracing::warn!(limit = limit.requests, "a client exceeds \"connection_limit\"; answering 429");
+        match CountedRequest::begin(&self.counts, client, limit.requests) {
+            Some(counted) => Ok(Some(counted)),
+            None => {
+                if REFUSED.is_due(client.network) {
+                    tracing::warn!(limit = limit.requests, "a client exceeds \"connection_limit\"; answering 429");
+                }
+                Err(Failure::TooManyRequests { retry_after: RETRY_AFTER })
             }
-            return Err(Failure::TooManyRequests { retry_after: RETRY_AFTER });
-        }
-        counts.insert(client, count + 1);
-        Ok(Some(CountedRequest { counts: Arc::clone(&self.counts), client }))
-    }
-}
-
-// === impl CountedRequest ===
-
-impl Drop for CountedRequest {
-    fn drop(&mut self) {
-        let mut counts = self.counts.shard(&self.client);
-        match counts.get_mut(&self.client) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(counts.remove(&self.client)),
         }
     }
 }

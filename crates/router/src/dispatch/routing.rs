@@ -140,8 +140,8 @@ pub async fn choose<'v>(
                 clock.hold(view.connection_limits().count(limit, &subject.origin.address)?);
             }
             if let Some(basic_auth) = &action.basic_auth {
-                let headers = &subject.parts.headers;
-                subject.user = dispatcher.authentication.user(basic_auth, view.user_files(), headers).await?;
+                let (headers, client) = (&subject.parts.headers, &subject.origin.address);
+                subject.user = dispatcher.authentication.user(basic_auth, view.user_files(), headers, client).await?;
                 if subject.user.is_none() {
                     return Ok(RoutedRequest {
                         action: ChosenAction::AskForPassword(&basic_auth.realm),
