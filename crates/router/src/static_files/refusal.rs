@@ -14,12 +14,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::open::{LinkPolicy, SharedPath};
+use super::open::{LinkPolicy, SharedPath, canonical};
 
 #[derive(Default)]
 pub(super) struct Refusals {
     /// The time of the last warning about each link.
     warned: RefCell<HashMap<PathBuf, Instant>>,
+    /// The time of the last search for a link in each path.
+    searched: RefCell<HashMap<PathBuf, Instant>>,
 }
 
 /// The time between two warnings about one link.
@@ -30,10 +32,12 @@ const MAX_WARNED: usize = 64;
 impl Refusals {
     /// Logs which link of the path was refused, unless that was logged shortly before.
     pub(super) fn warn(&self, shared: SharedPath<'_>) {
-        let Some(link) = refused_link(shared) else { return };
-        if !self.is_due(&link, Instant::now()) {
+        let now = Instant::now();
+        // A link may have thousands of names, which each search follows.
+        if !is_due(&self.searched, Path::new(shared.path), now) {
             return;
         }
+        let Some(link) = refused_link(shared).filter(|link| is_due(&self.warned, link, now)) else { return };
         let leads_to = link.read_link().unwrap_or_default();
         let (link, leads_to, base) = (link.display(), leads_to.display(), shared.base.display());
         if shared.links == LinkPolicy::Never {
@@ -48,27 +52,27 @@ impl Refusals {
             );
         }
     }
+}
 
-    fn is_due(&self, link: &Path, now: Instant) -> bool {
-        let mut warned = self.warned.borrow_mut();
-        warned.retain(|_, last| now.duration_since(*last) < WARNING_INTERVAL);
-        if warned.len() >= MAX_WARNED || warned.contains_key(link) {
-            return false;
-        }
-        warned.insert(link.to_owned(), now);
-        true
+/// Whether the last time of this path is long ago, and there are not too many.
+fn is_due(times: &RefCell<HashMap<PathBuf, Instant>>, path: &Path, now: Instant) -> bool {
+    let mut times = times.borrow_mut();
+    times.retain(|_, last| now.duration_since(*last) < WARNING_INTERVAL);
+    if times.len() >= MAX_WARNED || times.contains_key(path) {
+        return false;
     }
+    times.insert(path.to_owned(), now);
+    true
 }
 
 /// The first link in the path that the policy does not allow.
 fn refused_link(shared: SharedPath<'_>) -> Option<PathBuf> {
-    let base = shared.base.canonicalize().ok()?;
+    let base = canonical(shared.base).ok()?;
     let mut path = shared.base.to_owned();
     for name in Path::new(shared.relative) {
         path.push(name);
         let refused = path.is_symlink()
-            && (shared.links == LinkPolicy::Never
-                || !path.canonicalize().is_ok_and(|target| target.starts_with(&base)));
+            && (shared.links == LinkPolicy::Never || !canonical(&path).is_ok_and(|target| target.starts_with(&base)));
         if refused {
             return Some(path);
         }
@@ -112,18 +116,18 @@ mod tests {
         let refusals = Refusals::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert!(refusals.is_due(Path::new("/a"), at(0)));
-        assert!(!refusals.is_due(Path::new("/a"), at(59)));
-        assert!(refusals.is_due(Path::new("/b"), at(59)));
-        assert!(refusals.is_due(Path::new("/a"), at(60)));
-        assert!(!refusals.is_due(Path::new("/b"), at(60)));
+        assert!(is_due(&refusals.warned, Path::new("/a"), at(0)));
+        assert!(!is_due(&refusals.warned, Path::new("/a"), at(59)));
+        assert!(is_due(&refusals.warned, Path::new("/b"), at(59)));
+        assert!(is_due(&refusals.warned, Path::new("/a"), at(60)));
+        assert!(!is_due(&refusals.warned, Path::new("/b"), at(60)));
     }
 
     #[test]
     fn the_number_of_warnings_is_limited() {
         let refusals = Refusals::default();
         let now = Instant::now();
-        let warned = (0..1000).filter(|link| refusals.is_due(Path::new(&link.to_string()), now)).count();
+        let warned = (0..1000).filter(|link| is_due(&refusals.warned, Path::new(&link.to_string()), now)).count();
         assert_eq!(warned, MAX_WARNED);
     }
 }

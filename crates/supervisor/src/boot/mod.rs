@@ -112,6 +112,8 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
         log_file: start.log_file,
         recognised: start.recognised,
         checked_name: start.check,
+        may_have_dead: false,
+        others_first: false,
         is_announced: false,
         _pid_file: pid_file,
         _runtime_folder: runtime_folder,

@@ -191,11 +191,11 @@ impl Control {
         }
     }
 
-    /// Reaps all dead children, and notes whether the router is stopped. The messages that the dead sent are read
-    /// first.
-    pub fn reap(&mut self, now: Instant) {
+    /// Reaps dead children, and notes whether the router is stopped. The messages that the dead sent are read first.
+    /// Returns whether there may be more of them.
+    pub fn reap(&mut self, now: Instant) -> bool {
         self.runtime.router.check_stopped(now);
-        let dead: Vec<_> = std::iter::from_fn(reap::reap).collect();
+        let (dead, may_be_more) = reap::reap_some();
         for (pid, end) in &dead {
             self.runtime.acme.on_death(*pid, &end.to_string(), now);
         }
@@ -209,6 +209,7 @@ impl Control {
             self.on_router_death(end, now);
         }
         self.runtime.generations.on_deaths(others, now);
+        may_be_more
     }
 
     /// The router is dead, and with it all requests: no router uses former generations any more.

@@ -48,6 +48,10 @@ pub struct Supervisor {
     pub recognised: Option<String>,
     /// The name of the configuration that is only checked.
     pub checked_name: Option<String>,
+    /// Whether more children may be dead than were reaped.
+    pub may_have_dead: bool,
+    /// Whether the next event is another one than deaths, if there is one.
+    pub others_first: bool,
     /// Whether the first lines are printed.
     pub is_announced: bool,
     /// Removed at the end.
@@ -59,6 +63,8 @@ pub struct Supervisor {
 #[derive(Debug)]
 enum Event {
     Signal(SignalRequest),
+    /// Children may be dead.
+    Deaths,
     Request(ControlRequest),
     Control(ControlEvent),
     Time,
@@ -85,6 +91,10 @@ impl Supervisor {
             // A child that sends without a pause must not stop the clock.
             if self.next_deadline().is_some_and(|at| at <= now) {
                 handled = handled.and_then(|()| self.handle(Event::Time, now));
+            }
+            if self.may_have_dead {
+                // The requests arrive in other tasks of this thread.
+                tokio::task::yield_now().await;
             }
             if result.is_ok() && (handled.is_err() || self.control.is_checked()) {
                 result = handled;
@@ -116,6 +126,18 @@ impl Supervisor {
         if let Poll::Ready(request) = self.signals.poll_next(cx) {
             return Poll::Ready(Event::Signal(request));
         }
+        if std::mem::take(&mut self.others_first)
+            && let Poll::Ready(event) = self.poll_others(cx)
+        {
+            return Poll::Ready(event);
+        }
+        if self.may_have_dead || self.signals.poll_child(cx).is_ready() {
+            return Poll::Ready(Event::Deaths);
+        }
+        self.poll_others(cx)
+    }
+
+    fn poll_others(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         if let Poll::Ready(Some(request)) = self.requests.poll_recv(cx) {
             return Poll::Ready(Event::Request(request));
         }
@@ -129,6 +151,11 @@ impl Supervisor {
     fn handle(&mut self, event: Event, now: Instant) -> Result<(), String> {
         match event {
             Event::Signal(request) => self.on_signal(request, now),
+            Event::Deaths => {
+                self.may_have_dead = self.control.reap(now);
+                // An application may make children that die without a pause.
+                self.others_first = true;
+            }
             Event::Request(request) => self.api.on_request(request, &mut self.control, now),
             Event::Control(event) => self.control.on_event(event, now),
             Event::Time => {
@@ -181,7 +208,6 @@ impl Supervisor {
 
     fn on_signal(&mut self, request: SignalRequest, now: Instant) {
         match request {
-            SignalRequest::Reap => self.control.reap(now),
             SignalRequest::Drain => self.drain(now),
             SignalRequest::Quit => self.control.quit(now),
             SignalRequest::ReopenLogs => self.reopen_logs(),

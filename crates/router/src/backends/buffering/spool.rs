@@ -200,8 +200,12 @@ impl Spool {
     }
 }
 
-/// Bytes that spools have given, put together. They count until they are dropped.
+/// Bytes that spools have given, put together. They count until they are dropped, as those of a spool: small ones do not, whose
+/// account would cost each response two operations on a word that all threads share.
 pub fn counted(bytes: Vec<u8>) -> Bytes {
+    if bytes.len() < SMALL {
+        return bytes.into();
+    }
     let mut counted = Counted { bytes: 0, all: &MEMORY_OF_ALL };
     counted.set(bytes.len());
     counted.with(bytes)

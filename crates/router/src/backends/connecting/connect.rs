@@ -21,6 +21,9 @@ const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
 /// Thousands of them may wait for a server that accepts nothing.
 const BACKLOG_INTERVAL: Duration = Duration::from_micros(500);
 
+/// How many addresses of a name are tried for a request: its zone may have thousands.
+const MOST_ADDRESSES: usize = 16;
+
 thread_local! {
     /// How many connections of the thread wait for room, by path.
     static IN_VAIN: RefCell<HashMap<Vec<u8>, u32>> = RefCell::default();
@@ -50,9 +53,10 @@ pub async fn connect(endpoint: &Endpoint, known: &KnownAddresses, deadline: Inst
     }
 }
 
-/// Connects to the first address that accepts. Each has an equal part of the time that is left.
+/// Connects to the first address that accepts, of the first ones. Each has an equal part of the time that is left.
 async fn connect_any(addresses: &[SocketAddr], deadline: Instant) -> io::Result<Transport> {
     let mut result = Err(io::Error::other("the name has no address"));
+    let addresses = &addresses[..addresses.len().min(MOST_ADDRESSES)];
     for (address, left) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
         let part = deadline.saturating_duration_since(Instant::now()) / left;
         result = match timeout(part, connect_tcp(address)).await {

@@ -5,13 +5,16 @@
 
 use crate::report::OncePerMinute;
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::LazyLock;
+use std::task::{Poll, ready};
 use std::time::Duration;
-use tokio::net::lookup_host;
 use tokio::sync::Mutex;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
 /// The addresses of one name, for one thread.
@@ -20,7 +23,12 @@ pub struct KnownAddresses {
     known: RefCell<Option<Known>>,
     /// Held while the name is resolved: one resolution at a time is enough.
     turn: Mutex<()>,
+    /// The resolution, which takes a thread for as long as the system's resolver waits. The request that began it may end
+    /// before: then the next one waits for the same.
+    running: RefCell<Option<Resolution>>,
 }
+
+type Resolution = JoinHandle<io::Result<Vec<SocketAddr>>>;
 
 struct Known {
     addresses: Rc<[SocketAddr]>,
@@ -54,9 +62,9 @@ impl KnownAddresses {
         if let Some(fresh) = self.fresh() {
             return Ok(fresh);
         }
-        let found: io::Result<Rc<[SocketAddr]>> = lookup_host((host, port)).await.map(Iterator::collect);
-        match found {
+        match self.resolve(host, port).await {
             Ok(addresses) if !addresses.is_empty() => {
+                let addresses: Rc<[SocketAddr]> = addresses.into();
                 let resolved = Instant::now();
                 let known = Known { addresses: Rc::clone(&addresses), resolved, fresh_until: resolved + FRESH };
                 self.known.replace(Some(known));
@@ -71,6 +79,20 @@ impl KnownAddresses {
                 last.ok_or_else(|| io::Error::new(error.kind(), format!("cannot resolve the name {host:?}: {error}")))
             }
         }
+    }
+
+    async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        poll_fn(|context| {
+            let mut running = self.running.borrow_mut();
+            let resolution = running.get_or_insert_with(|| {
+                let host = host.to_owned();
+                spawn_blocking(move || Ok((host.as_str(), port).to_socket_addrs()?.collect()))
+            });
+            let found = ready!(Pin::new(resolution).poll(context));
+            *running = None;
+            Poll::Ready(found.unwrap_or_else(|error| Err(io::Error::other(error))))
+        })
+        .await
     }
 
     /// No address accepted a connection: the next connection resolves the name again, unless that was done just now.
@@ -125,6 +147,22 @@ mod tests {
         known.expire();
         let resolved = known.of("localhost", 81).await.expect("/etc/hosts has it");
         assert!(!Rc::ptr_eq(&first, &resolved));
+    }
+
+    #[tokio::test]
+    async fn requests_that_end_leave_one_resolution() {
+        let known = KnownAddresses::default();
+        let address = SocketAddr::new(IpAddr::from([192, 0, 2, 9]), 81);
+        let (answer, asked) = std::sync::mpsc::channel();
+        known.running.replace(Some(spawn_blocking(move || asked.recv().map_err(io::Error::other))));
+        for _ in 0..3 {
+            let name = no_name();
+            let request = tokio::time::timeout(Duration::from_millis(1), known.of(&name, 81));
+            request.await.expect_err("the resolver does not answer yet");
+        }
+        answer.send(vec![address]).unwrap();
+        assert_eq!(*known.of(&no_name(), 81).await.unwrap(), [address], "another resolution would find nothing");
+        assert!(known.running.borrow().is_none());
     }
 
     #[tokio::test]

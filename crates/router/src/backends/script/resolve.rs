@@ -91,6 +91,10 @@ const PATH_MAX: usize = 4096;
 /// A script's name, and the part of the path after it.
 type Found<'p> = (Vec<u8>, &'p [u8]);
 
+/// How many names in a path are looked up: each but the last is a folder of such a name, which is rare, and a look-up may
+/// pass through long links.
+const MOST_CANDIDATES: usize = 16;
+
 /// The script that the path names, if it exists.
 fn existing<'p>(
     target: &TargetPaths,
@@ -108,14 +112,21 @@ fn existing<'p>(
             return Ok(Some((name, b"")));
         }
     }
-    let mut end = 0;
+    let (mut end, mut candidates) = (0, 0);
     while let Some(next) = path[end..].windows(PHP.len()).position(|window| window == PHP) {
         end += next + PHP.len();
         if root.len() + end >= PATH_MAX {
             break;
         }
         let (name, path_info) = path.split_at(end);
-        if matches!(path_info.first(), None | Some(b'/')) && files.is_file(&[root, name].concat())? {
+        if !matches!(path_info.first(), None | Some(b'/')) {
+            continue;
+        }
+        candidates += 1;
+        if candidates > MOST_CANDIDATES {
+            break;
+        }
+        if files.is_file(&[root, name].concat())? {
             return Ok(Some((name.to_vec(), path_info)));
         }
     }
@@ -189,6 +200,26 @@ mod tests {
         };
         assert_eq!((&*front.name, &*front.path_info), (&b"/index.php"[..], &b""[..]));
         assert_eq!(front.filename, b"/elsewhere/front.php");
+    }
+
+    #[test]
+    fn folders_with_names_of_scripts_are_few() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = TargetPaths {
+            name: None,
+            root: folder.path().into(),
+            script: None,
+            index: "index.php".into(),
+            front_controller: None,
+        };
+        for (folders, is_found) in [(MOST_CANDIDATES - 1, true), (MOST_CANDIDATES, false)] {
+            let parent = folder.path().join("a.php/".repeat(folders));
+            std::fs::create_dir_all(&parent).unwrap();
+            std::fs::write(parent.join("b.php"), "").unwrap();
+            let path = format!("/{}b.php", "a.php/".repeat(folders));
+            let found = resolve(&target, &ScriptFiles::below(None), path.as_bytes());
+            assert_eq!(matches!(found, Ok(Resolved::Script(_))), is_found, "{path}");
+        }
     }
 
     #[test]

@@ -31,8 +31,10 @@ pub struct Deploys {
 }
 
 /// Why an application may have to be reloaded: one of these.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct DueReload {
+    /// Since when.
+    since: Instant,
     /// Its paths lead there now.
     swap: Option<Vec<PinnedLink>>,
     /// This file was written, and others, the last one at this time.
@@ -50,6 +52,15 @@ struct Unresolved {
     rejected: Option<Vec<PinnedLink>>,
     /// The log has a line that it is not known where they lead, and none yet that it is known again.
     is_lost: bool,
+}
+
+// === impl DueReload ===
+
+impl Default for DueReload {
+    /// From now on, for no reason yet.
+    fn default() -> DueReload {
+        DueReload { since: Instant::now(), swap: None, edit: None, logs: false }
+    }
 }
 
 // === impl Deploys ===
@@ -100,7 +111,7 @@ impl Deploys {
 
     /// Begins the next reload that is due. Returns `false` if no reload is due. No change must be in progress.
     pub fn begin_next(&mut self, changes: &mut Changes, runtime: &Runtime, now: Instant) -> bool {
-        while let Some((name, due)) = self.due.pop_first() {
+        while let Some((name, due)) = self.pop_next() {
             let Some(first) = self.consider(&name, due, changes, runtime) else { continue };
             let mut applications = vec![first];
             // Applications behind the same link are reloaded together, because they have the same files.
@@ -119,6 +130,13 @@ impl Deploys {
             return true;
         }
         false
+    }
+
+    /// The application that has waited for the longest time: one whose releases change without a pause must not keep others
+    /// from their reloads.
+    fn pop_next(&mut self) -> Option<(String, DueReload)> {
+        let name = self.due.iter().min_by_key(|(_, due)| due.since).map(|(name, _)| name.clone())?;
+        self.due.remove_entry(&name)
     }
 
     /// Whether the application is to be reloaded. `None` if there is no reason any more.
@@ -236,4 +254,19 @@ fn share_a_link(one: &str, other: &str, changes: &Changes, runtime: &Runtime) ->
     let links = |name: &str| Some(&generation_of(name, changes, runtime)?.release().paths.pins);
     let (Some(ones), Some(others)) = (links(one), links(other)) else { return false };
     ones.iter().any(|pin| others.iter().any(|other| other.link == pin.link))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_application_that_waits_for_the_longest_time_is_next() {
+        let mut deploys = Deploys::new();
+        deploys.reopen_logs("shop");
+        deploys.reopen_logs("aaa");
+        deploys.reopen_logs("shop");
+        let mut next = || deploys.pop_next().map(|(name, _)| name);
+        assert_eq!((next(), next(), next()), (Some("shop".to_owned()), Some("aaa".to_owned()), None));
+    }
 }

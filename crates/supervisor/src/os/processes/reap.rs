@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// How long a child may live after it has closed its control socket.
 pub const CLOSED_GRACE: Duration = Duration::from_secs(2);
+/// How many dead children are reaped before other events have their turn.
+const MOST_AT_ONCE: usize = 64;
 
 /// Makes the orphans of our descendants our children, from now on. None of them stays a zombie then, and a worker whose
 /// prototype died can still be watched.
@@ -16,8 +18,19 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-/// Reaps one dead child, if there is one.
-pub fn reap() -> Option<(Pid, ProcessEnd)> {
+/// Reaps dead children, a part of them at a time: an application may leave orphans faster than they are reaped. Returns
+/// whether there may be more, too.
+pub fn reap_some() -> (Vec<(Pid, ProcessEnd)>, bool) {
+    some_of(std::iter::from_fn(reap))
+}
+
+fn some_of<T>(dead: impl Iterator<Item = T>) -> (Vec<T>, bool) {
+    let some: Vec<_> = dead.take(MOST_AT_ONCE).collect();
+    let may_be_more = some.len() == MOST_AT_ONCE;
+    (some, may_be_more)
+}
+
+fn reap() -> Option<(Pid, ProcessEnd)> {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) => {
@@ -56,4 +69,18 @@ pub fn terminate_group(leader: Pid) {
 fn is_child(pid: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     rustix::process::waitid(WaitId::Pid(pid), options).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dead_children_without_end_are_reaped_in_parts() {
+        let (some, may_be_more) = some_of(std::iter::repeat(()));
+        assert!(some.len() == MOST_AT_ONCE && may_be_more);
+        let mut dead = 0..MOST_AT_ONCE + 1;
+        assert!(some_of(&mut dead).1);
+        assert_eq!(some_of(&mut dead), (vec![MOST_AT_ONCE], false));
+    }
 }

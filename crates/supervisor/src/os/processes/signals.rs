@@ -4,11 +4,9 @@ use std::io;
 use std::task::{Context, Poll};
 use tokio::signal::unix::{self, SignalKind};
 
-/// The request that a signal makes.
+/// The request that a signal of an operator makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalRequest {
-    /// SIGCHLD: a child may be dead.
-    Reap,
     /// SIGTERM, SIGQUIT: drain the requests under way, then exit.
     Drain,
     /// SIGINT: exit.
@@ -25,6 +23,7 @@ pub enum SignalRequest {
 #[derive(Debug)]
 pub struct Signals {
     streams: Vec<(SignalRequest, unix::Signal)>,
+    children: unix::Signal,
 }
 
 // === impl Signals ===
@@ -33,7 +32,6 @@ impl Signals {
     /// Receives the signals from now on.
     pub fn listen() -> io::Result<Signals> {
         let kinds = [
-            (SignalRequest::Reap, SignalKind::child()),
             (SignalRequest::Quit, SignalKind::interrupt()),
             (SignalRequest::Drain, SignalKind::terminate()),
             (SignalRequest::Drain, SignalKind::quit()),
@@ -42,10 +40,10 @@ impl Signals {
             (SignalRequest::Nothing, SignalKind::user_defined2()),
         ];
         let streams = kinds.into_iter().map(|(request, kind)| Ok((request, unix::signal(kind)?)));
-        Ok(Signals { streams: streams.collect::<io::Result<_>>()? })
+        Ok(Signals { streams: streams.collect::<io::Result<_>>()?, children: unix::signal(SignalKind::child())? })
     }
 
-    /// The next request.
+    /// The next request of an operator.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<SignalRequest> {
         for (request, stream) in &mut self.streams {
             if let Poll::Ready(Some(())) = stream.poll_recv(cx) {
@@ -53,6 +51,11 @@ impl Signals {
             }
         }
         Poll::Pending
+    }
+
+    /// SIGCHLD: a child may be dead.
+    pub fn poll_child(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.children.poll_recv(cx).map(drop)
     }
 }
 
