@@ -15,6 +15,7 @@
 //! - `protocols`: HTTP/1, HTTP/2, HTTP/3 and the FastCGI of web servers: connections and their clocks, and the strict reading
 //!   of requests
 //! - `net`: listening sockets, TLS, the bytes of a connection
+//! - `resources`: memory and processors, of which clients could take all
 //! - `file_access`: look-ups and reads in file systems that may hang
 //! - `report`: the log lines and messages about trouble; bugs of howdah are contained; `product`: its name and version
 //!
@@ -32,6 +33,7 @@ mod product;
 mod protocols;
 mod report;
 mod request;
+mod resources;
 mod response;
 mod static_files;
 

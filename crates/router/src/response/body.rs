@@ -5,8 +5,8 @@
 
 use crate::request::clock::RequestClock;
 use crate::request::record::log_context::LogContext;
+use crate::resources::counted_memory::CountedMemory;
 use crate::response::compression::{CompressedBody, Compressible, Encoder};
-use crate::response::counted_memory::CountedMemory;
 use crate::response::log_entry::LogEntry;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};

@@ -28,7 +28,7 @@ use bytes::Bytes;
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
 
 use super::cache;
-use crate::response::counted_memory::CountedMemory;
+use crate::resources::counted_memory::CountedMemory;
 
 /// The size of one read and one frame, in bytes. A connection with a slow client holds as many chunks as hyper buffers.
 pub(super) const CHUNK: usize = 64 * 1024;
@@ -114,7 +114,7 @@ pub(super) fn whole(file: &OwnedFd, size: usize) -> io::Result<Option<Bytes>> {
         }
         filled += read;
     }
-    Ok(Some(Bytes::from_owner(WholeFile { content, _counted: counted })))
+    Ok(Some(counted.with(content)))
 }
 
 /// A buffer for the next chunk of a file with `length` unread bytes.
@@ -144,18 +144,6 @@ impl Filled {
     /// The bytes. Their buffer is reused when the last reference to them is dropped.
     pub(super) fn into_bytes(self) -> Bytes {
         Bytes::from_owner(Chunk(self))
-    }
-}
-
-/// The content of a whole file.
-struct WholeFile {
-    content: Vec<u8>,
-    _counted: CountedMemory,
-}
-
-impl AsRef<[u8]> for WholeFile {
-    fn as_ref(&self) -> &[u8] {
-        &self.content
     }
 }
 

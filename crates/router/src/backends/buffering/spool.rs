@@ -12,6 +12,7 @@
 //! Writes go to the page cache. When the disk is full, a spool that is small enough keeps its bytes in memory, and has no more
 //! room until its client has taken them; in a larger one, the push fails, and so does the response.
 
+use crate::resources::counted_memory::CountedMemory;
 use bytes::Bytes;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::File;
@@ -25,7 +26,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Spool {
     memory: Vec<u8>,
     /// The memory, as all spools together count it.
-    counted: Counted,
+    counted: CountedMemory,
+    /// The memory of all spools.
+    all: &'static AtomicUsize,
     limits: SpoolLimits,
     file: Option<Overflow>,
     folder: Option<PathBuf>,
@@ -40,19 +43,6 @@ pub struct SpoolLimits {
     pub memory: usize,
     /// In memory and on the disk: more bytes have no room.
     pub total: u64,
-}
-
-/// A part of the memory of all spools. Dropping it frees the part.
-#[derive(Debug)]
-struct Counted {
-    bytes: usize,
-    all: &'static AtomicUsize,
-}
-
-/// Bytes that were taken.
-struct Taken {
-    bytes: Vec<u8>,
-    _counted: Counted,
 }
 
 /// A file: `freed` ≤ `read` ≤ `written`, as offsets.
@@ -89,10 +79,10 @@ impl Spool {
     }
 
     fn sharing(all: &'static AtomicUsize, limits: SpoolLimits, folder: Option<&Path>) -> Spool {
-        let counted = Counted { bytes: 0, all };
         Spool {
             memory: Vec::new(),
-            counted,
+            counted: CountedMemory::none(all),
+            all,
             limits,
             file: None,
             folder: folder.map(Path::to_owned),
@@ -164,8 +154,7 @@ impl Spool {
     /// When the file cannot be read.
     pub fn take(&mut self) -> io::Result<Bytes> {
         if !self.memory.is_empty() {
-            let none = Counted { bytes: 0, all: self.counted.all };
-            let counted = std::mem::replace(&mut self.counted, none);
+            let counted = std::mem::replace(&mut self.counted, CountedMemory::none(self.all));
             return Ok(counted.with(std::mem::take(&mut self.memory)));
         }
         // Without memory of all, a client that reads nothing has no large portion either.
@@ -179,9 +168,7 @@ impl Spool {
         } else {
             overflow.free();
         }
-        let mut counted = Counted { bytes: 0, all: self.counted.all };
-        counted.set(portion.len());
-        Ok(counted.with(portion))
+        Ok(CountedMemory::count(self.all, counted_length(portion.len())).with(portion))
     }
 
     /// Whether this number of bytes more may be in memory.
@@ -192,52 +179,22 @@ impl Spool {
 
     /// How much of the free memory one spool may take.
     fn free_part(&self) -> usize {
-        MOST_OF_ALL.saturating_sub(self.counted.all.load(Ordering::Relaxed)) / PART_OF_FREE
+        MOST_OF_ALL.saturating_sub(self.all.load(Ordering::Relaxed)) / PART_OF_FREE
     }
 
     fn count(&mut self) {
-        self.counted.set(self.memory.len());
+        self.counted.set(counted_length(self.memory.len()));
     }
 }
 
-/// Bytes that spools have given, put together. They count until they are dropped, as those of a spool: small ones do not, whose
-/// account would cost each response two operations on a word that all threads share.
+/// Bytes that spools have given, put together. They count until they are dropped, as those of a spool: small ones do not,
+/// whose account would cost each response two operations on a word that all threads share.
 pub fn counted(bytes: Vec<u8>) -> Bytes {
-    if bytes.len() < SMALL {
-        return bytes.into();
-    }
-    let mut counted = Counted { bytes: 0, all: &MEMORY_OF_ALL };
-    counted.set(bytes.len());
-    counted.with(bytes)
+    CountedMemory::count(&MEMORY_OF_ALL, counted_length(bytes.len())).with(bytes)
 }
 
-// === impl Counted ===
-
-impl Counted {
-    fn set(&mut self, bytes: usize) {
-        let bytes = if bytes < SMALL { 0 } else { bytes };
-        if bytes != self.bytes {
-            self.all.fetch_add(bytes.wrapping_sub(self.bytes), Ordering::Relaxed);
-            self.bytes = bytes;
-        }
-    }
-
-    /// These bytes, which are counted until they are dropped.
-    fn with(self, bytes: Vec<u8>) -> Bytes {
-        if self.bytes == 0 { bytes.into() } else { Bytes::from_owner(Taken { bytes, _counted: self }) }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.set(0);
-    }
-}
-
-impl AsRef<[u8]> for Taken {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
+fn counted_length(bytes: usize) -> usize {
+    if bytes < SMALL { 0 } else { bytes }
 }
 
 // === impl Overflow ===

@@ -11,9 +11,9 @@ use crate::backends::roadrunner::multipart::{MultipartParser, MultipartPiece, Pa
 use crate::backends::roadrunner::upload::{Upload, UploadWriter};
 use crate::report::Throttle;
 use crate::request::incoming::IncomingBody;
-use crate::response::counted_memory::CountedMemory;
+use crate::resources::counted_memory::CountedMemory;
+use crate::resources::slow_work::do_elsewhere;
 use crate::response::failure::Failure;
-use crate::response::slow_work::do_elsewhere;
 use bytes::Bytes;
 use howdah_config::{Http, parse_arguments};
 use howdah_goridge::tree::{TooManyArrays, Tree};

@@ -1,12 +1,13 @@
 //! A body that is compressed while it is sent.
 //!
 //! Its source is polled as the client takes it, and compressed in pieces, so that the event loop is never blocked for
-//! long. A slow encoder works on other threads, because one piece may cost it half a second. When the source is pending, the encoder is flushed, so that bytes that a script has flushed reach the client. The pauses of a file are no
-//! reason to flush.
+//! long. A slow encoder works on other threads, because one piece may cost it half a second. When the source is pending,
+//! the encoder is flushed, so that bytes that a script has flushed reach the client. The pauses of a file are no reason to
+//! flush.
 
 use super::encoder::Encoder;
-use crate::response::counted_memory::CountedMemory;
-use crate::response::slow_work::do_elsewhere;
+use crate::resources::counted_memory::CountedMemory;
+use crate::resources::slow_work::do_elsewhere;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use std::future::Future;

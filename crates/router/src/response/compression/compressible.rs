@@ -1,7 +1,7 @@
 //! The bodies that can be compressed.
 
 use super::encoder::Encoder;
-use crate::response::counted_memory::CountedMemory;
+use crate::resources::counted_memory::CountedMemory;
 use bytes::Bytes;
 use http_body::Body;
 

@@ -2,7 +2,7 @@
 //! to read the response. A client of HTTP/2 may have a hundred responses that it does not read. Therefore all encoders
 //! of the process together have a limit, beyond which responses are not compressed.
 
-use crate::response::counted_memory::CountedMemory;
+use crate::resources::counted_memory::CountedMemory;
 use howdah_config::Encoding;
 use std::sync::atomic::AtomicUsize;
 

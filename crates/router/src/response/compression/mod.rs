@@ -16,7 +16,7 @@ mod encoder;
 mod memory;
 mod negotiation;
 
-use crate::response::counted_memory::CountedMemory;
+use crate::resources::counted_memory::CountedMemory;
 use crate::response::failure::Failure;
 use crate::response::not_modified::NotModified;
 use bytes::Bytes;
