@@ -131,6 +131,7 @@ def test_bytes_that_are_neither_version_end_the_connection(server, shared_folder
     """A client of HTTP/2 with a wrong preface could not read an answer of HTTP/1 (RFC 9113, 3.4)."""
     before = len(log_lines(shared_folder))
     assert server.raw(b"INVALID CONNECTION PREFACE\r\n\r\n") == b""
+    server.wait_for_log_line("a connection was closed", "neither HTTP/1 nor HTTP/2")
     assert server.raw(b"GET / ICY/1.0\r\n\r\n") == b""
     assert server.raw(b"GET / HTTP/1.x\r\n\r\n").startswith(b"HTTP/1.1 400 ")
     second = b"GET /file.txt HTTP/1.1\r\nHost: x\r\n\r\n"

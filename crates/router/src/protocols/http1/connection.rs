@@ -9,7 +9,7 @@ use crate::net::peer::Peer;
 use crate::net::socket::Socket;
 use crate::protocols::connection::boxed::boxed;
 use crate::protocols::connection::limits::{BUFFER_BYTES, MAX_HEADERS};
-use crate::protocols::connection::rejection::log_rejection;
+use crate::protocols::connection::rejection::{log_closed, log_rejection};
 use crate::protocols::http1::clock::Clock;
 use crate::protocols::http1::compact::compact;
 use crate::protocols::http1::guarded::Guarded;
@@ -94,7 +94,7 @@ where
         return Some(StatusCode::BAD_REQUEST);
     }
     if is_other_protocol {
-        log_rejection(&peer, StatusCode::BAD_REQUEST, "neither HTTP/1 nor HTTP/2: closed without an answer");
+        log_closed(&peer, "it sent bytes that are neither HTTP/1 nor HTTP/2");
         return Some(StatusCode::BAD_REQUEST);
     }
     let error = result.err()?;
