@@ -90,7 +90,7 @@ def failing(folder):
         "if ($wish === 'fail') { error_log('the database is away'); http_response_code(500); exit; } "
         "if ($wish === 'fatal') { missing_function(); } "
         "if ($wish === 'die') { error_log('last words'); posix_kill(getmypid(), 9); } "
-        "if ($wish === 'hang') { touch(SCRATCH . '/hangs'); sleep(100); } "
+        "if ($wish === 'hang') { touch(SCRATCH . '/hangs'); while (true) { sleep(100); } } "
         "if ($wish === '404') { http_response_code(404); } } "
         "echo getmypid();",
     )

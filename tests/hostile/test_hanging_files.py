@@ -192,6 +192,29 @@ def test_a_user_file_that_hangs_stops_no_other_requests(start, hanging: Pausable
     assert get("/file", "wrong").status == 401
 
 
+def test_a_user_file_that_hangs_does_not_stop_the_supervisor(start, hanging: PausableFileSystem):
+    (hanging.source / "users").write_text("ann:x")
+    readable(hanging.source)
+    in_file = {"return": 200, "basic_auth": {"realm": "x", "user_file": str(hanging.point / "users")}}
+    server = start({"match": {"uri": "/file/*"}, "action": in_file})
+    hanging.pause()
+    change = Background(server.api, "PUT", "/config/settings/http", {"idle_timeout": 10})
+    time.sleep(0.5)
+    began = time.monotonic()
+    assert_others_are_served(server)
+    assert time.monotonic() - began < 2, "the supervisor answers meanwhile"
+    refused = change.result()
+    assert refused.status == 400 or refused.status == 500, refused.text
+    assert "cannot check the files of error_pages, user_file and body_temp_path within 4 s" in refused.text
+    # The router cannot read the file either, and what ran before goes on.
+    restart = Background(server.api, "POST", "/control/applications/app/restart")
+    assert restart.result().status == 500 and restart.seconds < 3
+    assert "basic_auth/user_file: the file system has not answered" in restart.result().text
+    assert_others_are_served(server)
+    hanging.resume()
+    assert server.api("PUT", "/config/settings/http", {"idle_timeout": 10}).status == 200
+
+
 def test_a_router_starts_while_files_of_its_configuration_hang(start, hanging: PausableFileSystem):
     (hanging.source / "404.html").write_text("missing")
     (hanging.source / "users").write_text("ann:$apr1$8sFt66rZ$CwW5jnBTcCMb9M9VZMRdm/\n")

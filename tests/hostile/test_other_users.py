@@ -234,6 +234,61 @@ def test_a_folder_that_becomes_a_link_leads_no_log_elsewhere(run, folder, tmp_pa
     assert not list(private.iterdir())
 
 
+MOUNTED = "mount --bind {victim} {log} && echo mounted && exec cat"
+
+
+def test_mounts_of_another_user_lead_no_log_elsewhere(run, folder, tmp_path):
+    """In its own mount namespace, the owner of the logs' folder gives a file of root the name of the log."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can act as two users")
+    victim, home = tmp_path / "victim", owned(folder.root / "home", VICTIM)
+    victim.write_text("of root")
+    logs, real = owned(home / "logs", VICTIM), owned(home / "real", VICTIM)
+    (real / "access").touch()
+    folder.php("index.php", "echo 'here';")
+    application = {"type": "php", "root": str(folder.root), "processes": 1}
+    server = run({"applications": {"app": application}, "access_log": str(logs / "access")})
+    assert server.get("/").text == "here"
+    script = MOUNTED.format(victim=victim, log=real / "access")
+    command = ["setpriv", f"--reuid={VICTIM}", f"--regid={VICTIM}", "--clear-groups", "unshare", "-Urm", "sh", "-c", script]
+    attacker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        if attacker.stdout.readline() != "mounted\n":
+            pytest.skip(f"no mounts of users here: {attacker.communicate()[1].strip()}")
+        logs.rename(home / "former")
+        logs.symlink_to(f"/proc/{attacker.pid}/root{real}")
+        os.chown(logs, VICTIM, VICTIM, follow_symlinks=False)
+        assert (logs / "access").read_text() == "of root", "the attack works"
+        server.send_signal(signal.SIGUSR1)
+        server.wait_for_log_line("leads to a link in /proc, which is not followed")
+        assert server.get("/").text == "here"
+    finally:
+        attacker.kill()
+        attacker.wait()
+    assert victim.read_text() == "of root"
+
+
+def test_serve_takes_no_user_by_the_link_of_another_user(place, folder):
+    """The link leads to the code of its owner later."""
+    site = folder.root / "site"
+    site.mkdir()
+    (site / "index.php").write_text("<?php echo posix_geteuid();")
+    os.chown(site, ATTACKER, ATTACKER)
+    link = owned(place / "home", VICTIM) / "link"
+    link.symlink_to(site)
+    os.chown(link, VICTIM, VICTIM, follow_symlinks=False)
+    command = [str(EXECUTABLE), "serve", str(link), "--listen", f"127.0.0.1:{free_port()}", "--print-config"]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 1 and "name the user with --user" in refused.stderr, refused
+    assert f"is a symbolic link of user id {VICTIM} to {site}, which belongs to another user" in refused.stderr
+    named = subprocess.run([*command, "--user", "www-data"], capture_output=True, text=True)
+    assert json.loads(named.stdout)["settings"]["user"] == "www-data"
+    # Its owner may lead to its own folder.
+    os.chown(link, ATTACKER, ATTACKER, follow_symlinks=False)
+    own = subprocess.run(command, capture_output=True, text=True)
+    assert own.returncode == 0, own.stderr
+
+
 def test_a_page_of_errors_shows_no_file_of_another_user(run, folder, tmp_path):
     """The owner of a site puts a link in the place of its page. The router may read the files of several sites."""
     if os.geteuid() != 0:

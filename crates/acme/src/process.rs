@@ -6,7 +6,7 @@ use crate::reports::Reports;
 use crate::{order, renewal_window};
 use howdah_protocol::child::inherited::{CONTROL_FD, take_inherited};
 use howdah_protocol::child::parent_death::die_with_supervisor;
-use howdah_protocol::messages::acme::ToAcme;
+use howdah_protocol::messages::acme::{FailureCause, FromAcme, OrderFailure, ToAcme};
 use howdah_protocol::sockets::control_socket::ControlSocket;
 use std::collections::HashMap;
 use std::io;
@@ -59,9 +59,12 @@ async fn serve(mut messages: mpsc::UnboundedReceiver<ToAcme>, reports: Reports) 
             ToAcme::Obtain(order) => {
                 let (sender, answered) = oneshot::channel();
                 waiting.insert(order.order, sender);
-                tokio::task::spawn_local(async move {
-                    order::carry_out(&accounts, &reports, *order, answered).await;
-                });
+                let failed = FromAcme::Failed { order: order.order, failure: bug() };
+                let carried_out = {
+                    let reports = reports.clone();
+                    async move { order::carry_out(&accounts, &reports, *order, answered).await }
+                };
+                tokio::task::spawn_local(or_if_it_panics(carried_out, failed, reports));
             }
             ToAcme::ChallengeIsAnswered { order } => {
                 if let Some(order) = waiting.remove(&order) {
@@ -70,17 +73,64 @@ async fn serve(mut messages: mpsc::UnboundedReceiver<ToAcme>, reports: Reports) 
                 }
             }
             ToAcme::AskForWindow(question) => {
-                tokio::task::spawn_local(async move {
-                    reports.send(&renewal_window::ask(&accounts, question).await);
-                });
+                let failed = renewal_window::unknown(question.question);
+                let asked = {
+                    let reports = reports.clone();
+                    async move {
+                        reports.send(&renewal_window::ask(&accounts, question).await);
+                    }
+                };
+                tokio::task::spawn_local(or_if_it_panics(asked, failed, reports));
             }
             ToAcme::AskForName(question) => {
                 let program = Rc::clone(&program);
-                tokio::task::spawn_local(async move {
-                    reports.send(&program.ask(question).await);
-                });
+                let failed = FromAcme::NameAnswer { question: question.question, answer: Err(bug().reason) };
+                let asked = {
+                    let reports = reports.clone();
+                    async move {
+                        reports.send(&program.ask(question).await);
+                    }
+                };
+                tokio::task::spawn_local(or_if_it_panics(asked, failed, reports));
             }
             ToAcme::Boot(_) => tracing::error!("a second boot message"),
         }
+    }
+}
+
+/// Carries out a task on this thread, and reports this if the task panics: the supervisor would wait for a result, and end the orders
+/// of others with this process.
+async fn or_if_it_panics(task: impl Future<Output = ()> + 'static, failed: FromAcme, reports: Reports) {
+    if tokio::task::spawn_local(task).await.is_err() {
+        reports.send(&failed);
+    }
+}
+
+/// The failure of a task that has panicked.
+fn bug() -> OrderFailure {
+    let reason = "a bug of howdah: please report the line of the panic in its log".to_owned();
+    OrderFailure { cause: FailureCause::Authority, reason, retry_after_seconds: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_panics_has_a_result() {
+        let (ours, theirs) = ControlSocket::pair().unwrap();
+        let reports = Reports::to(Arc::new(theirs));
+        let failed = || FromAcme::NameAnswer { question: 7, answer: Err(bug().reason) };
+        let all = async {
+            or_if_it_panics(async {}, failed(), reports.clone()).await;
+            or_if_it_panics(async { panic!("a test requested it") }, failed(), reports).await;
+        };
+        LocalSet::new().run_until(all).await;
+        let (FromAcme::NameAnswer { question: 7, answer: Err(reason) }, _) = ours.wait_for_long().unwrap().unwrap()
+        else {
+            panic!("another report");
+        };
+        assert!(reason.starts_with("a bug of howdah"), "{reason}");
+        assert!(ours.wait_for_long::<FromAcme>().unwrap().is_none(), "one report, and the end");
     }
 }

@@ -26,6 +26,11 @@ pub async fn ask(accounts: &Accounts, question: WindowQuestion) -> FromAcme {
     FromAcme::RenewalWindow { question: question.question, window, ask_again_seconds: pause.as_secs() }
 }
 
+/// The answer without a suggestion of the authority.
+pub fn unknown(question: u64) -> FromAcme {
+    FromAcme::RenewalWindow { question, window: None, ask_again_seconds: DEFAULT_PAUSE.as_secs() }
+}
+
 async fn window(accounts: &Accounts, question: &WindowQuestion) -> Result<((i64, i64), Duration), String> {
     // Without an account, the question is not worth making one.
     if question.authority.credentials.is_none() {

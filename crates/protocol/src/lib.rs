@@ -8,6 +8,7 @@
 //! - [`child`]: the first steps of a child: its descriptors, its user, and its death with the supervisor
 //! - [`log_format`]: text or JSON
 //! - [`plain_text`]: text of strangers in log lines and on terminals
+//! - [`canonical`]: a path without links
 //! - [`trusted_path`]: opens files where another user may have put a link
 //! - [`test_time`]: shorter timeouts in end-to-end tests
 //! - [`host_name`]: the name of this machine
@@ -16,6 +17,7 @@
 #![deny(unsafe_code)]
 
 mod build_id;
+mod canonical_path;
 pub mod child;
 mod host_name;
 pub mod log_format;
@@ -26,4 +28,5 @@ pub mod test_time;
 pub mod trusted_path;
 
 pub use build_id::BUILD_ID;
+pub use canonical_path::canonical;
 pub use host_name::host_name;

@@ -13,7 +13,8 @@
 //! kernel prevents such links only with `fs.protected_hardlinks`.
 //!
 //! The kernel follows a link of procfs (`/dev/stderr` leads to `/proc/self/fd/2`), because its text need not be a path:
-//! that of a pipe is `pipe:[123]`. Only the kernel makes such links.
+//! that of a pipe is `pipe:[123]`. Behind a link of another user, links of procfs are refused: `/proc/PID/root` of a process of this
+//! user leads to its own mounts, where any file may have any name.
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, openat, readlinkat};
 use rustix::io::Errno;
@@ -65,7 +66,7 @@ fn follow(
     mode: Mode,
     mut untrusted: impl FnMut(u32) -> io::Result<()>,
 ) -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut links = Links { left: MAX_LINKS };
+    let mut links = Links::new();
     let mut folder = links.folder_of(CWD, path)?;
     let mut name = name_of(path)?;
     loop {
@@ -84,10 +85,11 @@ fn follow(
         if !is_trusted(owner) {
             untrusted(owner)?;
         }
-        if fstatfs(&folder)?.f_type == PROC_SUPER_MAGIC {
+        if links.is_of_procfs(&folder)? {
             let file = openat(&folder, &name, flags | OFlags::CLOEXEC, mode)?;
             return Ok((folder, file));
         }
+        links.are_trusted &= is_trusted(owner);
         let target = PathBuf::from(OsString::from_vec(readlinkat(&link, "", Vec::new())?.into_bytes()));
         folder = links.folder_of(folder.as_fd(), &target)?;
         name = name_of(&target)?;
@@ -100,18 +102,33 @@ fn follow(
 /// # Errors
 /// The errors of open(2), and one for a link of another user.
 pub fn folder(path: &Path) -> io::Result<(OwnedFd, OsString)> {
-    let folder = Links { left: MAX_LINKS }.folder_of(CWD, path)?;
+    let folder = Links::new().folder_of(CWD, path)?;
     Ok((folder, name_of(path)?))
+}
+
+/// The owner and the group of the folder at this path, whose links are followed as above.
+///
+/// # Errors
+/// The errors of open(2), and one for a link of another user.
+pub fn owner_of_folder(path: &Path) -> io::Result<(u32, u32)> {
+    let stat = fstat(Links::new().folder(CWD, path)?)?;
+    Ok((stat.st_uid, stat.st_gid))
 }
 
 /// The links that may still be followed.
 struct Links {
     left: u32,
+    /// Whether all links until now are of root or ours.
+    are_trusted: bool,
 }
 
 // === impl Links ===
 
 impl Links {
+    fn new() -> Links {
+        Links { left: MAX_LINKS, are_trusted: true }
+    }
+
     /// The folder of a file. A path that is not absolute begins at `base`.
     fn folder_of(&mut self, base: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -128,7 +145,7 @@ impl Links {
             let stat = fstat(&next)?;
             folder = match is_link(&stat) {
                 false => next,
-                true if fstatfs(&folder)?.f_type == PROC_SUPER_MAGIC => openat(&folder, name, FOLDER, Mode::empty())?,
+                true if self.is_of_procfs(&folder)? => openat(&folder, name, FOLDER, Mode::empty())?,
                 true => self.linked_folder(&folder, &next, stat.st_uid)?,
             };
         }
@@ -138,6 +155,7 @@ impl Links {
     /// The folder to which a link of this owner in another folder leads.
     fn linked_folder(&mut self, folder: &OwnedFd, link: &OwnedFd, owner: u32) -> io::Result<OwnedFd> {
         self.count()?;
+        self.are_trusted &= is_trusted(owner);
         let target = PathBuf::from(OsString::from_vec(readlinkat(link, "", Vec::new())?.into_bytes()));
         let linked = self.folder(folder, &target)?;
         if !is_trusted(owner) && fstat(&linked)?.st_uid != owner {
@@ -148,6 +166,17 @@ impl Links {
             )));
         }
         Ok(linked)
+    }
+
+    /// Whether the kernel follows the links of this folder.
+    fn is_of_procfs(&self, folder: &OwnedFd) -> io::Result<bool> {
+        let is_of_procfs = fstatfs(folder)?.f_type == PROC_SUPER_MAGIC;
+        if is_of_procfs && !self.are_trusted {
+            return Err(io::Error::other(
+                "a symbolic link of another user leads to a link in /proc, which is not followed",
+            ));
+        }
+        Ok(is_of_procfs)
     }
 
     fn count(&mut self) -> io::Result<()> {
@@ -263,6 +292,55 @@ mod tests {
         append(&link).unwrap();
         drop(writer);
         assert_eq!(io::read_to_string(&mut reader).unwrap(), "xx");
+    }
+
+    #[test]
+    fn a_link_of_another_user_leads_to_no_link_of_procfs() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let real = std::fs::canonicalize(folder.path()).unwrap().join("real");
+        let through_procfs = PathBuf::from(format!("/proc/self/root{}", real.display()));
+        std::fs::create_dir(&real).unwrap();
+        symlink(&through_procfs, at("logs")).unwrap();
+        symlink(at("logs"), at("nested")).unwrap();
+        symlink(through_procfs.join("log"), at("log")).unwrap();
+        append(&at("logs/log")).unwrap();
+        append(&at("nested/log")).unwrap();
+        read(&at("log")).unwrap();
+        for name in ["real", "real/log", "logs", "log"] {
+            lchown(at(name), Some(65534), None).unwrap();
+        }
+        for name in ["logs/log", "nested/log"] {
+            let refused = append(&at(name)).unwrap_err().to_string();
+            assert!(refused.ends_with("a link in /proc, which is not followed"), "{refused}");
+            read(&at(name)).unwrap_err();
+        }
+        append(&at("log")).unwrap_err();
+        read(&at("log")).unwrap_err();
+        owner_of_folder(&at("logs")).unwrap_err();
+        assert_eq!(std::fs::read(at("real/log")).unwrap(), b"xx");
+    }
+
+    #[test]
+    fn the_owner_of_a_folder_is_not_that_of_another_users_choice() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("site")).unwrap();
+        symlink("site", at("link")).unwrap();
+        let ours = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        assert_eq!(owner_of_folder(&at("link")).unwrap(), ours);
+        owner_of_folder(&at("missing")).unwrap_err();
+        if rustix::process::geteuid().is_root() {
+            lchown(at("site"), Some(5), Some(5)).unwrap();
+            assert_eq!(owner_of_folder(&at("link")).unwrap(), (5, 5));
+            lchown(at("link"), Some(65534), None).unwrap();
+            owner_of_folder(&at("link")).unwrap_err();
+            lchown(at("link"), Some(5), None).unwrap();
+            assert_eq!(owner_of_folder(&at("link")).unwrap(), (5, 5));
+        }
     }
 
     #[test]

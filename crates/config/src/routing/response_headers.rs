@@ -8,6 +8,9 @@ use crate::template::text::Template;
 /// Headers that mark the end of a message. howdah sets them itself.
 const FRAMING: [&str; 6] = ["connection", "content-length", "keep-alive", "te", "transfer-encoding", "upgrade"];
 
+/// How many headers an action may change. The answer has those of the application, too, and all have their place in one map.
+const MAX_CHANGES: usize = 256;
+
 /// A change to the headers of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderChange {
@@ -23,6 +26,9 @@ pub struct HeaderChange {
 pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<HeaderChange>, Error> {
     let mut changes: Vec<HeaderChange> = Vec::new();
     for (key, node) in node.named()? {
+        if changes.len() == MAX_CHANGES {
+            return Err(node.error(format_args!("this is one header too many; write at most {MAX_CHANGES}")));
+        }
         if !is_header_name(key) {
             return Err(node.error("this is not the name of a header; write one such as \"Cache-Control\""));
         }
@@ -76,6 +82,16 @@ mod tests {
         ];
         assert_eq!(read(json).as_deref(), Ok(expected.as_slice()));
         assert_eq!(read("{}"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn headers_have_a_limit_of_their_number() {
+        let with = |count: usize| {
+            let headers: Vec<String> = (0..count).map(|number| format!(r#""X-{number}": "x""#)).collect();
+            read(&format!("{{{}}}", headers.join(", "))).map(|changes| changes.len())
+        };
+        assert_eq!(with(256), Ok(256));
+        assert_eq!(with(257), Err("X-256: this is one header too many; write at most 256".to_owned()));
     }
 
     #[test]

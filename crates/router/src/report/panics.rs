@@ -24,7 +24,8 @@ pub struct Panicked;
 pub struct AbortOnPanic;
 
 /// Where a test makes the router fail, as `POINT=PATH`: at this point of a request for this path, of `configuration N`,
-/// of the N-th `sweep N` of a thread, or before `event loop N` receives a configuration. At the point `hang`, the
+/// of the N-th `sweep N` of a thread, before `event loop N` receives a configuration, or when an `exchange` with a FastCGI server or a
+/// RoadRunner worker has `/begun` its answer. At the point `hang`, the
 /// thread sleeps without end; at `delay` for [`DELAY`]; at all others it panics.
 const VARIABLE: &str = "HOWDAH_TEST_FAULT";
 /// How long an abort waits for a reader of the log, which may have stopped reading.

@@ -11,16 +11,9 @@
 //! A client can cause [`OpenError::Missing`], [`OpenError::Denied`] and [`OpenError::Refused`]; [`OpenError::Failed`] is
 //! trouble on our side, such as no descriptors left.
 
-use std::{
-    cell::Cell,
-    ffi::OsString,
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::ffi::OsStringExt,
-    },
-    path::{Path, PathBuf},
-};
+use std::{cell::Cell, os::fd::OwnedFd, path::Path};
 
+use howdah_protocol::canonical;
 use rustix::{
     fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags},
     io::Errno,
@@ -235,14 +228,6 @@ fn is_link(folder: &OwnedFd, name: &Path) -> bool {
 
 fn open_base(base: &Path) -> Result<OwnedFd, OpenError> {
     fs::open(base, FOLDER, Mode::empty()).map_err(OpenError::from)
-}
-
-/// Where a path leads, without links. The kernel follows them in one system call: realpath(3) has one for each name, and
-/// the owner of a folder can make links of very many names.
-pub(super) fn canonical(path: &Path) -> Result<PathBuf, OpenError> {
-    let target = fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let path = fs::readlink(format!("/proc/self/fd/{}", target.as_raw_fd()), Vec::new())?;
-    Ok(PathBuf::from(OsString::from_vec(path.into_bytes())))
 }
 
 fn or_dot(relative: &Path) -> &Path {

@@ -14,7 +14,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::open::{LinkPolicy, SharedPath, canonical};
+use super::open::{LinkPolicy, SharedPath};
+use howdah_protocol::canonical;
 
 #[derive(Default)]
 pub(super) struct Refusals {

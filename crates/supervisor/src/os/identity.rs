@@ -3,10 +3,10 @@
 //! Errors are sentences without the path of the option: the caller adds it.
 
 use howdah_protocol::child::identity::Identity;
+use howdah_protocol::trusted_path;
 use nix::unistd::{Gid, Group, Uid, User};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// The users that root's child processes get by default, in this order.
@@ -75,17 +75,20 @@ impl UserAccount {
     /// The default user for a folder. For root, that is the folder's owner, unless the owner is root too.
     ///
     /// # Errors
-    /// As for [`UserAccount::unprivileged`].
+    /// As for [`UserAccount::unprivileged`], and for root, when a symbolic link of another user than the folder's owner is on
+    /// the way: its code could run as that owner after a change of the link.
     pub fn for_folder(folder: &Path) -> Result<UserAccount, String> {
-        let owner = folder.metadata().map(|metadata| (metadata.uid(), metadata.gid()));
-        match owner {
-            Ok((uid, gid)) if Uid::effective().is_root() && uid != 0 => {
-                match User::from_uid(Uid::from_raw(uid)).ok().flatten() {
-                    Some(user) => Ok(of(&user)),
-                    None => Ok(UserAccount { ids: Some((uid, gid)), name: None }),
-                }
-            }
-            _ => UserAccount::unprivileged(),
+        if !Uid::effective().is_root() {
+            return UserAccount::unprivileged();
+        }
+        let (uid, gid) = trusted_path::owner_of_folder(folder).map_err(|problem| {
+            let folder = folder.display();
+            format!("cannot choose the user that runs {folder} by its owner: {problem}; name the user with --user")
+        })?;
+        match User::from_uid(Uid::from_raw(uid)).ok().flatten() {
+            _ if uid == 0 => UserAccount::unprivileged(),
+            Some(user) => Ok(of(&user)),
+            None => Ok(UserAccount { ids: Some((uid, gid)), name: None }),
         }
     }
 

@@ -1,11 +1,11 @@
 //! Plans an application of any type: checks its options against this machine.
 
-use crate::plan::defaults::{Defaults, Strictness, missing};
+use crate::plan::defaults::{Defaults, Strictness};
 use crate::plan::fastcgi::{self, FastCgiPlan};
 use crate::plan::php;
 use crate::plan::php::application::PhpPlan;
 use crate::plan::program::{self, ProgramPlan};
-use howdah_config::{Application, Routes, Settings};
+use howdah_config::Application;
 use std::path::PathBuf;
 
 /// Everything that a generation needs, checked against the machine.
@@ -62,34 +62,5 @@ pub fn plan(
         Application::FastCgi(application) => {
             fastcgi::plan(name, application, defaults).map(Box::new).map(Plan::FastCgi)
         }
-    }
-}
-
-/// Checks the settings of the router against this machine.
-///
-/// # Errors
-/// With the path of the option and what to do.
-pub fn check_settings(settings: &Settings) -> Result<(), String> {
-    for (_, page) in settings.http.error_pages.iter() {
-        if !page.file.is_file() {
-            return Err(format!("settings/http/error_pages/{}: {}", page.option, missing(&page.file, "file")));
-        }
-    }
-    match settings.http.body_temp_path.as_deref().filter(|folder| !folder.is_dir()) {
-        Some(folder) => Err(format!("settings/http/body_temp_path: {}", missing(folder, "folder"))),
-        None => Ok(()),
-    }
-}
-
-/// Checks that the files of `basic_auth` exist. The router reads them.
-///
-/// # Errors
-/// With the option and what to do.
-pub fn check_user_files(routes: &Routes) -> Result<(), String> {
-    let options = routes.actions().filter_map(|action| action.basic_auth.as_ref());
-    let mut files = options.filter_map(|basic_auth| Some((&basic_auth.option, basic_auth.user_file.as_deref()?)));
-    match files.find(|(_, file)| !file.is_file()) {
-        Some((option, file)) => Err(format!("{option}/user_file: {}", missing(file, "file"))),
-        None => Ok(()),
     }
 }

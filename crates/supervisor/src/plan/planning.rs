@@ -1,11 +1,14 @@
 //! Plans applications, each on a thread of its own: a file system that hangs must block neither the supervisor nor the
-//! other applications. Another thread looks up the users and groups of Unix sockets.
+//! other applications. Another thread looks up the users and groups of Unix sockets, and one looks at the paths of the router.
 
 use crate::os::listen::SocketAccess;
 use crate::plan::application::{Plan, plan};
+use crate::plan::checked_paths::{self, CheckedPath};
 use crate::plan::defaults::{Defaults, Strictness};
+use crate::plan::planning_threads::PlanningThreads;
 use crate::plan::socket_access;
 use howdah_config::{Application, Listener};
+use howdah_protocol::test_time::divided;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
@@ -16,9 +19,28 @@ use tokio::sync::oneshot;
 /// How long the plans of one change may take.
 const PLANNING_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Plans under way, one for each application, and the access to the sockets.
+/// Starts plans.
+#[derive(Debug, Default)]
+pub struct Planner {
+    threads: PlanningThreads,
+}
+
+/// The parts of a change that need plans.
+#[derive(Debug)]
+pub struct PlannedParts {
+    /// The applications.
+    pub applications: Vec<(String, Application)>,
+    /// The listeners, with the access to their sockets if it is known.
+    pub listeners: Vec<(Listener, Option<SocketAccess>)>,
+    /// The paths that must exist.
+    pub paths: Vec<CheckedPath>,
+}
+
+/// Plans under way, one for each application, the access to the sockets, and the look at paths.
 #[derive(Debug)]
 pub struct Planning {
+    /// `None` once they exist.
+    paths: Option<oneshot::Receiver<Result<(), String>>>,
     /// `None` once it is in `planned`.
     sockets: Option<oneshot::Receiver<Result<Vec<SocketAccess>, String>>>,
     pending: Vec<(String, oneshot::Receiver<Result<Plan, String>>)>,
@@ -38,49 +60,94 @@ pub struct Planned {
     pub sockets: Vec<SocketAccess>,
 }
 
-// === impl Planning ===
+// === impl Planner ===
 
-impl Planning {
-    /// Plans these applications, and the access to the sockets of these listeners, unless it is known. The failure of
-    /// an application in `tolerated` is not a failure of the whole. A thread that hangs is not waited for: it exits
-    /// when its file system answers.
+impl Planner {
+    /// Plans these parts. The failure of an application in `tolerated` is not a failure of the whole. A thread that hangs is not
+    /// waited for: it exits when its file system answers.
     pub fn begin(
-        applications: Vec<(String, Application)>,
-        listeners: Vec<(Listener, Option<SocketAccess>)>,
+        &mut self,
+        parts: PlannedParts,
         tolerated: &BTreeSet<String>,
         defaults: &Defaults,
         strictness: Strictness,
         now: Instant,
     ) -> Planning {
+        let PlannedParts { applications, listeners, paths } = parts;
         let pending = applications.into_iter().map(|(name, application)| {
-            let (sender, result) = oneshot::channel();
             let (planned, defaults) = (name.clone(), defaults.clone());
-            let plan_one = move || {
-                let _ = sender.send(plan(&planned, &application, &defaults, strictness));
-            };
-            // If no thread can be started, the sender is dropped, and `poll` returns an error.
-            let _ = std::thread::Builder::new().name("planning".to_owned()).spawn(plan_one);
+            let plan_one = move || plan(&planned, &application, &defaults, strictness);
+            let result = self.start(&format!("applications/{name}"), "its folders", plan_one);
             (name, result)
         });
+        let pending = pending.collect();
+        let group = defaults.socket_group();
+        let has_names = socket_access::has_names(&listeners);
+        let look_up = move || socket_access::of_all(&listeners, group);
+        let sockets = match has_names {
+            true => self.start("listeners", "the users and groups of sockets", look_up),
+            false => answered(look_up()),
+        };
+        let paths = match paths.is_empty() {
+            true => answered(Ok(())),
+            false => self.start("settings", "the files of settings and routes", move || checked_paths::check(&paths)),
+        };
         Planning {
-            sockets: Some(begin_sockets(listeners, defaults.socket_group())),
-            pending: pending.collect(),
+            paths: Some(paths),
+            sockets: Some(sockets),
+            pending,
             tolerated: tolerated.clone(),
             planned: Planned::default(),
-            until: now + PLANNING_TIMEOUT,
+            until: now + divided(PLANNING_TIMEOUT),
         }
     }
 
+    /// Looks at something on a thread. Without a thread, the answer is an error.
+    fn start<T: Send + 'static>(
+        &mut self,
+        subject: &str,
+        looks_at: &str,
+        look: impl FnOnce() -> Result<T, String> + Send + 'static,
+    ) -> oneshot::Receiver<Result<T, String>> {
+        let (sender, result) = oneshot::channel();
+        let work = move || {
+            let _ = sender.send(look());
+        };
+        match self.threads.start(subject, work) {
+            true => result,
+            false => answered(Err(format!(
+                "{subject}: cannot check {looks_at}: former checks still wait, or no thread can be started; does a network file \
+                 system hang?"
+            ))),
+        }
+    }
+}
+
+/// An answer that is there already.
+fn answered<T>(answer: Result<T, String>) -> oneshot::Receiver<Result<T, String>> {
+    let (sender, result) = oneshot::channel();
+    let _ = sender.send(answer);
+    result
+}
+
+// === impl Planning ===
+
+impl Planning {
     /// The plans, once, in the order of the applications.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Planned, String>> {
+        if let Some(paths) = &mut self.paths {
+            let checked = ready!(Pin::new(paths).poll(cx));
+            self.paths = None;
+            checked.unwrap_or_else(|_| panicked("settings"))?;
+        }
         if let Some(sockets) = &mut self.sockets {
             let access = ready!(Pin::new(sockets).poll(cx));
             self.sockets = None;
-            self.planned.sockets = access.unwrap_or_else(|_| Err("cannot start a thread for listeners".to_owned()))?;
+            self.planned.sockets = access.unwrap_or_else(|_| panicked("listeners"))?;
         }
         while let Some((name, result)) = self.pending.first_mut() {
             let result = ready!(Pin::new(result).poll(cx));
-            let result = result.unwrap_or_else(|_| Err("cannot start a thread that checks its folders".to_owned()));
+            let result = result.unwrap_or_else(|_| panicked(&format!("applications/{name}")));
             let name = std::mem::take(name);
             self.pending.remove(0);
             self.add(name, result)?;
@@ -98,7 +165,16 @@ impl Planning {
     /// # Errors
     /// An application that is not tolerated has no plan.
     pub fn give_up(&mut self) -> Result<Planned, String> {
-        let seconds = PLANNING_TIMEOUT.as_secs();
+        let seconds = divided(PLANNING_TIMEOUT).as_secs();
+        if let Some(mut paths) = self.paths.take() {
+            let late = || {
+                Err(format!(
+                    "cannot check the files of error_pages, user_file and body_temp_path within {seconds} s; does a network file \
+                     system hang?"
+                ))
+            };
+            paths.try_recv().unwrap_or_else(|_| late())?;
+        }
         if let Some(mut sockets) = self.sockets.take() {
             let late = || Err(format!("listeners: cannot look up the users and groups of sockets within {seconds} s"));
             self.planned.sockets = sockets.try_recv().unwrap_or_else(|_| late())?;
@@ -123,21 +199,9 @@ impl Planning {
     }
 }
 
-/// Looks up names on a thread of its own, if there are any.
-fn begin_sockets(
-    listeners: Vec<(Listener, Option<SocketAccess>)>,
-    group: Option<u32>,
-) -> oneshot::Receiver<Result<Vec<SocketAccess>, String>> {
-    let (sender, access) = oneshot::channel();
-    let has_names = socket_access::has_names(&listeners);
-    let look_up = move || {
-        let _ = sender.send(socket_access::of_all(&listeners, group));
-    };
-    if has_names {
-        // If no thread can be started, the sender is dropped, and `poll` returns an error.
-        let _ = std::thread::Builder::new().name("planning".to_owned()).spawn(look_up);
-    } else {
-        look_up();
-    }
-    access
+/// The error when a thread ended without an answer.
+fn panicked<T>(subject: &str) -> Result<T, String> {
+    Err(format!(
+        "{subject}: the check panicked, which is a bug of howdah: please report the line of the panic in its log"
+    ))
 }

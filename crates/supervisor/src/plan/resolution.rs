@@ -7,6 +7,7 @@
 use crate::plan::confinement::inside;
 use crate::plan::option_error::OptionError;
 use howdah_config::{PhpApplication, PhpOptions};
+use howdah_protocol::canonical;
 use howdah_protocol::messages::generation_paths::{
     FixedScript, GenerationPaths, PinnedLink, TargetPaths, WorkerScriptPaths,
 };
@@ -169,9 +170,9 @@ impl Finder<'_> {
 
     /// The path without links, as seen by a process with this root directory.
     fn canonical(&self, path: &Path) -> Option<PathBuf> {
-        let Some(rootfs) = self.rootfs else { return std::fs::canonicalize(path).ok() };
+        let Some(rootfs) = self.rootfs else { return canonical(path).ok() };
         let outside = inside(Some(rootfs), path)?;
-        let below = outside.strip_prefix(std::fs::canonicalize(rootfs).ok()?).ok()?.to_owned();
+        let below = outside.strip_prefix(canonical(rootfs).ok()?).ok()?.to_owned();
         Some(Path::new("/").join(below))
     }
 

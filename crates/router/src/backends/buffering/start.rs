@@ -1,6 +1,7 @@
 //! The client's side of an exchange: it waits for the beginning of an answer, which the exchange's task sends.
 
 use crate::backends::buffering::answer::{Answer, AnswerBody};
+use crate::report::inject;
 use std::rc::Rc;
 use tokio::sync::oneshot;
 
@@ -66,6 +67,7 @@ impl<H, E> Start<H, E> {
             // If the client has left, the body is dropped, and with it the rest.
             let _ = sender.send(Ok(StartedAnswer { head, length, body }));
         }
+        inject("exchange", "/begun");
     }
 
     /// There is no answer, or no more of it.
@@ -74,5 +76,12 @@ impl<H, E> Start<H, E> {
         if let Some(sender) = self.sender.take() {
             let _ = sender.send(Err(reason));
         }
+    }
+}
+
+impl<H, E> Drop for Start<H, E> {
+    /// A task that has panicked sends no more of the answer.
+    fn drop(&mut self) {
+        self.answer.lose();
     }
 }

@@ -11,7 +11,7 @@ use crate::control::runtime::Runtime;
 use crate::generation::Generation;
 use crate::os::files::logs::AccessLogFile;
 use crate::os::listen::{ChosenBy, Listeners, SocketAccess};
-use crate::plan::application::{Plan, check_settings, check_user_files};
+use crate::plan::application::Plan;
 use crate::plan::planning::{Planned, Planning};
 use howdah_config::{Address, Configuration};
 use howdah_protocol::messages::generation_paths::PinnedLink;
@@ -142,6 +142,16 @@ impl Origin {
         }
     }
 
+    /// Whether the configuration was active before. The paths of the router were checked then, and it has read them: a file system
+    /// of theirs that hangs must not prevent a deploy.
+    pub fn has_active_configuration(&self) -> bool {
+        match self {
+            Origin::Deploy(_) | Origin::Retry => true,
+            Origin::Request(request) => matches!(request.kind, ChangeKind::Restart(_)),
+            Origin::Start | Origin::Stored | Origin::Fallback | Origin::Check => false,
+        }
+    }
+
     /// Whether something else serves when the change fails.
     pub fn has_alternative(&self) -> bool {
         matches!(self, Origin::Request(_) | Origin::Deploy(_))
@@ -247,8 +257,6 @@ impl Change {
     ) -> Result<(), String> {
         self.progress = Progress::Booting;
         let configuration = &self.next.configuration;
-        check_settings(&configuration.settings)?;
-        check_user_files(&configuration.routes)?;
         if let Some(telemetry) = &configuration.settings.telemetry {
             TelemetryFiles::read(telemetry)?;
         }

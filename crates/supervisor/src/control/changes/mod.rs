@@ -24,8 +24,9 @@ use crate::generation::php::PhpGeneration;
 use crate::os::files::logs::AccessLogFile;
 use crate::os::listen::ChosenBy;
 use crate::plan::application::Plan;
+use crate::plan::checked_paths;
 use crate::plan::defaults::{Defaults, Strictness};
-use crate::plan::planning::{Planned, Planning};
+use crate::plan::planning::{Planned, PlannedParts, Planner};
 use crate::policy::pace::router_timeouts;
 use crate::store::state_directory::StateDirectory;
 use howdah_config::{Application, Configuration, Document};
@@ -42,6 +43,7 @@ pub struct Changes {
     /// Where the configuration is stored.
     state: Option<StateDirectory>,
     defaults: Defaults,
+    planner: Planner,
     warnings: ConfigurationWarnings,
     /// Why the first configuration does not run.
     start_failure: Option<String>,
@@ -88,6 +90,7 @@ impl Changes {
             change: None,
             state,
             defaults,
+            planner: Planner::default(),
             warnings,
             start_failure: None,
             is_checked: false,
@@ -177,7 +180,12 @@ impl Changes {
         let defaults = Defaults { has_configuration, ..self.defaults.clone() };
         let listeners = configuration.listeners.iter();
         let listeners = listeners.map(|listener| (listener.clone(), active.access_of(listener))).collect();
-        let planning = Planning::begin(new, listeners, &tolerated, &defaults, strictness, now);
+        let paths = match origin.has_active_configuration() {
+            true => Vec::new(),
+            false => checked_paths::of_configuration(&configuration),
+        };
+        let parts = PlannedParts { applications: new, listeners, paths };
+        let planning = self.planner.begin(parts, &tolerated, &defaults, strictness, now);
         let version = active.version + 1;
         let next = ActiveConfiguration { version, document, configuration, ..ActiveConfiguration::empty() };
         let progress = Progress::Planning(planning);

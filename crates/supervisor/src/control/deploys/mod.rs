@@ -41,6 +41,8 @@ struct DueReload {
     edit: Option<(PathBuf, Instant)>,
     /// Its logs are to be opened again.
     logs: bool,
+    /// The log has a line that it waits for former generations.
+    is_delayed: bool,
 }
 
 /// An application whose paths do not lead to what runs.
@@ -54,12 +56,16 @@ struct Unresolved {
     is_lost: bool,
 }
 
+/// A reload waits while this number of former generations of its application still answer requests: deploys may be quicker than
+/// requests that last for hours, and each generation has its processes.
+const MAX_FORMER: usize = 32;
+
 // === impl DueReload ===
 
 impl Default for DueReload {
     /// From now on, for no reason yet.
     fn default() -> DueReload {
-        DueReload { since: Instant::now(), swap: None, edit: None, logs: false }
+        DueReload { since: Instant::now(), swap: None, edit: None, logs: false, is_delayed: false }
     }
 }
 
@@ -111,11 +117,17 @@ impl Deploys {
 
     /// Begins the next reload that is due. Returns `false` if no reload is due. No change must be in progress.
     pub fn begin_next(&mut self, changes: &mut Changes, runtime: &Runtime, now: Instant) -> bool {
-        while let Some((name, due)) = self.pop_next() {
+        let former = runtime.generations.iter().filter(|generation| changes.is_former(generation.id()));
+        let mut former_of: BTreeMap<&str, usize> = BTreeMap::new();
+        former.for_each(|generation| *former_of.entry(generation.name()).or_default() += 1);
+        let crowded = |name: &str| former_of.get(name).is_some_and(|count| *count >= MAX_FORMER);
+        self.note_delays(crowded);
+        while let Some((name, due)) = self.pop_next(crowded) {
             let Some(first) = self.consider(&name, due, changes, runtime) else { continue };
             let mut applications = vec![first];
             // Applications behind the same link are reloaded together, because they have the same files.
-            let others = self.due.keys().filter(|other| share_a_link(&name, other, changes, runtime));
+            let others =
+                self.due.keys().filter(|other| !crowded(other) && share_a_link(&name, other, changes, runtime));
             let others: Vec<_> = others.cloned().collect();
             for other in others {
                 let due = self.due.remove(&other).unwrap_or_default();
@@ -133,10 +145,22 @@ impl Deploys {
     }
 
     /// The application that has waited for the longest time: one whose releases change without a pause must not keep others
-    /// from their reloads.
-    fn pop_next(&mut self) -> Option<(String, DueReload)> {
-        let name = self.due.iter().min_by_key(|(_, due)| due.since).map(|(name, _)| name.clone())?;
+    /// from their reloads. An application with too many former generations waits.
+    fn pop_next(&mut self, crowded: impl Fn(&str) -> bool) -> Option<(String, DueReload)> {
+        let ready = self.due.iter().filter(|(name, _)| !crowded(name));
+        let name = ready.min_by_key(|(_, due)| due.since).map(|(name, _)| name.clone())?;
         self.due.remove_entry(&name)
+    }
+
+    /// Reloads that wait for former generations are logged, once each.
+    fn note_delays(&mut self, crowded: impl Fn(&str) -> bool) {
+        for (name, due) in self.due.iter_mut().filter(|(name, due)| !due.is_delayed && crowded(name)) {
+            due.is_delayed = true;
+            tracing::warn!(
+                "the reload of the application {name:?} waits: {MAX_FORMER} former generations still answer requests, which last \
+                 longer than the time between deploys; limits/timeout ends them"
+            );
+        }
     }
 
     /// Whether the application is to be reloaded. `None` if there is no reason any more.
@@ -266,7 +290,20 @@ mod tests {
         deploys.reopen_logs("shop");
         deploys.reopen_logs("aaa");
         deploys.reopen_logs("shop");
-        let mut next = || deploys.pop_next().map(|(name, _)| name);
+        let mut next = || deploys.pop_next(|_| false).map(|(name, _)| name);
         assert_eq!((next(), next(), next()), (Some("shop".to_owned()), Some("aaa".to_owned()), None));
+    }
+
+    #[test]
+    fn an_application_with_too_many_former_generations_waits_and_others_do_not() {
+        let mut deploys = Deploys::new();
+        deploys.reopen_logs("shop");
+        deploys.reopen_logs("aaa");
+        let crowded = |name: &str| name == "shop";
+        deploys.note_delays(crowded);
+        assert!(deploys.due["shop"].is_delayed && !deploys.due["aaa"].is_delayed);
+        let mut next = |crowded: fn(&str) -> bool| deploys.pop_next(crowded).map(|(name, _)| name);
+        assert_eq!((next(crowded), next(crowded)), (Some("aaa".to_owned()), None));
+        assert_eq!(next(|_| false), Some("shop".to_owned()));
     }
 }

@@ -29,6 +29,9 @@ pub struct SlowLogFile {
     is_rotating: Arc<AtomicBool>,
 }
 
+/// Falls when it is dropped, also by a panic.
+struct RotatingFlag(Arc<AtomicBool>);
+
 const FOLDER_MODE: u32 = 0o700;
 /// The bits of a mode that a copy gets. Without set-user-ID: the content is not ours.
 const ACCESS: u32 = 0o777;
@@ -81,15 +84,15 @@ impl SlowLogFile {
             return;
         }
         let log = self.clone();
+        let is_rotating = RotatingFlag(Arc::clone(&self.is_rotating));
         let rotate = move || {
+            let _is_rotating = is_rotating;
             if let Err(error) = log.rotate() {
                 tracing::warn!("{}", log.problem("rotated", &error));
             }
-            log.is_rotating.store(false, Ordering::SeqCst);
         };
-        if std::thread::Builder::new().name("slow log".to_owned()).spawn(rotate).is_err() {
-            self.is_rotating.store(false, Ordering::SeqCst);
-        }
+        // Without a thread, the flag is dropped at once.
+        let _ = std::thread::Builder::new().name("slow log".to_owned()).spawn(rotate);
     }
 
     /// Workers keep the file open and append to it, so its end is copied, and then it is emptied. Lines that are
@@ -185,6 +188,14 @@ fn tail(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// The file is read too, and grows without end: it must not be a pipe or a device.
 fn not_regular() -> io::Error {
     io::Error::other("it is not a regular file")
+}
+
+// === impl RotatingFlag ===
+
+impl Drop for RotatingFlag {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
 }
 
 #[cfg(test)]

@@ -56,6 +56,9 @@ pub struct CpuTimes {
 /// More than the kernel writes: some 50 numbers, and a short name.
 const STAT_BYTES: usize = 2048;
 
+/// How many children of a prototype are looked at for one claim: code of the application may keep thousands that are dead.
+const MAX_CHILDREN_OF_CLAIM: usize = 1024;
+
 /// Checks that this prototype, a child of ours in this group, has forked the process with this pid.
 pub fn check_claim(pid: Pid, prototype: Pid, group: Pid) -> PidClaim {
     let Some(stat) = stat(pid) else {
@@ -68,12 +71,13 @@ pub fn check_claim(pid: Pid, prototype: Pid, group: Pid) -> PidClaim {
     PidClaim::Invalid
 }
 
-/// The child of this prototype, the first process of a pid namespace, that has this pid inside the namespace.
+/// The child of this prototype, the first process of a pid namespace, that has this pid inside the namespace. It is one of the newest.
 pub fn outer_pid(inner_pid: i32, prototype: Pid) -> Option<Pid> {
     let prototype = prototype.as_raw_pid();
     let children = std::fs::read_to_string(format!("/proc/{prototype}/task/{prototype}/children")).ok()?;
     // The newest child is the last one, and mostly the wanted one.
-    let mut pids = children.split_ascii_whitespace().rev().filter_map(|pid| pid.parse::<i32>().ok());
+    let newest = children.split_ascii_whitespace().rev().take(MAX_CHILDREN_OF_CLAIM);
+    let mut pids = newest.filter_map(|pid| pid.parse::<i32>().ok());
     pids.find(|pid| innermost_pid(*pid) == Some(inner_pid)).and_then(Pid::from_raw)
 }
 

@@ -30,6 +30,12 @@ struct SearchState {
     is_in_progress: bool,
 }
 
+/// The end of a search, also by a panic: then, the result of the last one stays.
+struct SearchEnd {
+    search: Arc<Search>,
+    found: Option<Vec<Php>>,
+}
+
 /// The search of this process.
 static SEARCH: LazyLock<Arc<Search>> = LazyLock::new(Arc::default);
 
@@ -68,18 +74,34 @@ impl Search {
         let mut state = self.lock();
         let found = state.found.clone();
         if !state.is_in_progress {
-            let search = Arc::clone(self);
+            let end = SearchEnd { search: Arc::clone(self), found: None };
             let look = move || {
-                let found = look();
-                *search.lock() = SearchState { found, is_in_progress: false };
+                // The whole of it, and not its field alone, belongs to the thread.
+                let mut end = end;
+                end.found = Some(look());
             };
-            state.is_in_progress = std::thread::Builder::new().name("find PHP".to_owned()).spawn(look).is_ok();
+            state.is_in_progress = true;
+            drop(state);
+            // Without a thread, the search ends at once.
+            let _ = std::thread::Builder::new().name("find PHP".to_owned()).spawn(look);
         }
         found
     }
 
     fn lock(&self) -> MutexGuard<'_, SearchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl SearchEnd ===
+
+impl Drop for SearchEnd {
+    fn drop(&mut self) {
+        let mut state = self.search.lock();
+        state.is_in_progress = false;
+        if let Some(found) = self.found.take() {
+            state.found = found;
+        }
     }
 }
 

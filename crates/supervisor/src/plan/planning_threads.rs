@@ -1,0 +1,62 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The threads that look at file systems and names for plans. One that hangs exits when its file system answers: the next plans need
+/// threads of their own, and must not leave more and more of them.
+#[derive(Debug, Default)]
+pub struct PlanningThreads {
+    /// By what they look at. Each thread has a part of the count.
+    running: BTreeMap<String, Arc<()>>,
+}
+
+/// How many threads may look at the same. An option may lead to another file system meanwhile, so one that hangs is not the last.
+const MAX_THREADS: usize = 4;
+
+// === impl PlanningThreads ===
+
+impl PlanningThreads {
+    /// Runs this on a thread. Returns `false` if too many former ones hang, or if there is no thread.
+    pub fn start(&mut self, subject: &str, work: impl FnOnce() + Send + 'static) -> bool {
+        self.running.retain(|_, running| Arc::strong_count(running) > 1);
+        let running = self.running.entry(subject.to_owned()).or_default();
+        if Arc::strong_count(running) > MAX_THREADS {
+            return false;
+        }
+        let thread = Arc::clone(running);
+        let work = move || {
+            let _thread = thread;
+            work();
+        };
+        std::thread::Builder::new().name("planning".to_owned()).spawn(work).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn threads_that_hang_have_a_limit() {
+        let mut threads = PlanningThreads::default();
+        let (release, hang) = channel::<()>();
+        let hang = Arc::new(std::sync::Mutex::new(hang));
+        let mut start = |subject: &str| {
+            let hang = Arc::clone(&hang);
+            threads.start(subject, move || {
+                let _ = hang.lock().unwrap().recv();
+            })
+        };
+        for _ in 0..MAX_THREADS {
+            assert!(start("shop"));
+        }
+        assert!(!start("shop") && start("blog"), "each application for itself");
+        drop(release);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !start("shop") {
+            assert!(Instant::now() < deadline, "their file system answers again");
+            std::thread::yield_now();
+        }
+    }
+}
