@@ -84,7 +84,7 @@ def test_workers_of_roadrunner_that_write_without_a_pause_do_not_stop_others(fol
         began = time.monotonic()
         assert server.get("/other").status == 200
         longest = max(longest, time.monotonic() - began)
-    assert longest < 0.5, longest
+    assert longest < 1, longest
 
 
 def test_an_upstream_with_endless_interim_responses_does_not_stop_others(run, application):
@@ -125,7 +125,7 @@ def test_a_script_with_endless_interim_responses_does_not_stop_others(folder, ru
             began = time.monotonic()
             assert server.get("/other").status == 200
             longest = max(longest, time.monotonic() - began)
-    assert longest < 0.5, longest
+    assert longest < 1, longest
 
 
 def assert_requests_that_wait_cost_little(server, target: str, requests: int) -> None:
@@ -142,7 +142,7 @@ def assert_requests_that_wait_cost_little(server, target: str, requests: int) ->
             longest = max(longest, time.monotonic() - began)
             time.sleep(0.02)
         used = cpu_seconds(router.pid) - before
-    assert used < 1.5 and longest < 0.3, (used, longest)
+    assert used < 1.5 and longest < 1, (used, longest)
 
 
 @pytest.mark.load

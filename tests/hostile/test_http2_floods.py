@@ -343,7 +343,7 @@ def test_costly_heads_do_not_stop_others(folder):
             for flood in floods:
                 flood.kill()
                 flood.communicate()
-    assert longest < 0.25, longest
+    assert longest < 0.6, longest
 
 
 def test_many_cancelled_requests_of_a_usual_client_are_accepted(server):

@@ -211,4 +211,4 @@ def test_others_are_answered_while_a_form_with_one_large_field_becomes_json(serv
             assert other.request("GET", "/other").status == 200
             longest = max(longest, time.monotonic() - began)
         assert client.response("POST").status == 200
-    assert longest < 0.5, longest
+    assert longest < 1, longest
