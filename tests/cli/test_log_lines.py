@@ -167,4 +167,4 @@ def test_tls_on_a_plain_port_is_named(folder, run):
     client_hello = bytes.fromhex("16030100a5010000a10303") + bytes(160)
     for _ in range(3):
         assert b" 400 " in server.raw(client_hello)
-    server.wait_for_log_line("TLS handshake on a plain HTTP port", "client=127.0.0.1")
+    server.wait_for_log_line("TLS handshake on a plain HTTP port", 'client="127.0.0.1"')

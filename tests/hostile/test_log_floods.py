@@ -3,15 +3,17 @@
 import contextlib
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
 import pytest
 
 from support.dashboard import Dashboard
+from support.fastcgi import STDERR, FakeServer, answer, fastcgi_application, record
 from support.http.client import ProtocolError
 from support.http.tls import Authority, Client, put
-from support.http_applications import http_application, pids
+from support.http_applications import configuration, http_application, pids
 from support.machine import free_port
 from support.waiting import wait_for
 
@@ -84,6 +86,47 @@ def test_a_path_adds_no_field_to_a_line(server):
     assert server.get("/a%22%20client=%226.6.6.6%22%20.php").status == 404
     [found] = wait_for(lambda: [one for one in lines(server) if "no such script" in one], "the line")
     assert '/a\\" client=\\"6.6.6.6\\" .php" ' in found and ' client="6' not in found, found
+
+
+def raw(server, target: str) -> None:
+    """Sends a request with quotes in its target, which clients would escape."""
+    with socket.create_connection(("127.0.0.1", server.port), 30) as client:
+        client.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        assert client.makefile("rb").readline().startswith(b"HTTP/1.1 50"), target
+
+
+def has_false_field(lines: list[str]) -> bool:
+    return any('client="6' in line for line in lines)
+
+
+def test_a_request_in_a_message_adds_no_field(folder, application, run):
+    """Its worker dies, or takes too long, or PHP reports an error."""
+    folder.php("die.php", "posix_kill(getmypid(), 9);")
+    folder.php("sleep.php", "sleep(20);")
+    folder.php("error.php", "throw new Exception($_SERVER['PATH_INFO']);")
+    application["limits"] = {"timeout": 1}
+    server = run({"applications": {"app": application}, "settings": {"http": {"log_route": True}}})
+    for name in ("die", "sleep", "error"):
+        raw(server, f'/{name}.php/"client="6.6.6.6"')
+    for parts in (["a worker died", ', GET /die.php/"client=', 'application="app"'], ["ends a request: GET /sleep.php"], ["PHP Fatal", "Exception"]):
+        found = wait_for(lambda parts=parts: [line for line in lines(server) if all(part in line for part in parts)], str(parts))
+        assert all('"client=\\"6.6.6.6"' in line for line in found), found
+    assert not has_false_field(lines(server)), server.stderr
+
+
+def test_a_message_of_a_fastcgi_server_adds_no_field(folder, run, socket_path):
+    """The script logs what a client has sent."""
+    folder.php("x.php", "")
+    message = b'PHP message: login failed for a" application="x" client="6.6.6.6" method="'
+    fake = FakeServer(socket_path, lambda _: record(STDERR, message) + answer())
+    try:
+        server = run(configuration(fastcgi_application(folder, fake.address)))
+        assert server.get("/x.php").status == 200
+        [found] = wait_for(lambda: [line for line in lines(server) if "login failed" in line], "the line")
+    finally:
+        fake.close()
+    assert 'login failed for a" application=\\"x" client=\\"6.6.6.6" method=\\" ' in found, found
+    assert found.count('client="') == 1 and 'client="127.0.0.1"' in found, found
 
 
 FORGED = "2026-01-01T00:00:00.000000Z  WARN forged"

@@ -7,6 +7,7 @@
 
 use crate::sapi;
 use howdah_protocol::log_format::{LogFormat, PhpMessage};
+use howdah_protocol::plain_text::without_fields;
 use std::sync::OnceLock;
 
 /// The application of this process, and the form of its lines.
@@ -61,7 +62,7 @@ pub fn warn(message: &str) {
             let message = PhpMessage { time: &now(), level: "WARN", application, request: None, text: message };
             write(&LogFormat::Json.php_line(&message));
         }
-        _ => write(&format!("{}  WARN {message}", now())),
+        _ => write(&format!("{}  WARN {}", now(), without_fields(message))),
     }
 }
 

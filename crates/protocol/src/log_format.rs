@@ -1,7 +1,7 @@
 //! The form of all log lines: text, or one JSON object a line. `howdah serve --log-format json` and `howdah run` pass it
 //! to the supervisor and the router in the environment; a prototype gets it in its boot message.
 
-use crate::plain_text::{plain, plain_lines, short};
+use crate::plain_text::{plain, plain_lines, short, without_fields};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ pub const LOG_DAEMON_VARIABLE: &str = "HOWDAH_LOG_DAEMON";
 /// The form of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogFormat {
-    /// Time, level, message, and fields as `name=value`.
+    /// Time, level, message, and fields: `name="text"`, or `name=1`. In the message, a double quote behind `=` is `\"`.
     #[default]
     Text,
     /// A JSON object with `time`, `level`, `message` and the fields.
@@ -62,11 +62,12 @@ impl LogFormat {
         let PhpMessage { time, level, application, request, text } = *message;
         match self {
             LogFormat::Text => {
-                let mut line = format!("{time} {level:>5} {application:?}");
+                let mut message = String::new();
                 if let Some((method, uri)) = request {
-                    let _ = write!(line, " {} {}", plain(method), plain(&short(uri)));
+                    let _ = write!(message, " {} {}", plain(method), plain(&short(uri)));
                 }
-                line + ": " + &plain_lines(text)
+                let message = message + ": " + &plain_lines(text);
+                format!("{time} {level:>5} {application:?}{}", without_fields(&message))
             }
             LogFormat::Json => {
                 let mut line = serde_json::json!({
@@ -108,5 +109,21 @@ mod tests {
         let outside = PhpMessage { request: None, ..message };
         assert!(LogFormat::Text.php_line(&outside).contains("\"shop\": PHP"));
         assert!(!LogFormat::Json.php_line(&outside).contains("uri"));
+    }
+
+    #[test]
+    fn a_client_adds_no_field_to_a_message_of_php() {
+        let message = PhpMessage {
+            time: "2026-01-31T12:00:00.123Z",
+            level: "INFO",
+            application: "shop",
+            request: Some(("GET", r#"/x"client="6.6.6.6""#)),
+            text: r#"no user a" client="6.6.6.6" "#,
+        };
+        assert_eq!(
+            LogFormat::Text.php_line(&message),
+            r#"2026-01-31T12:00:00.123Z  INFO "shop" GET /x"client=\"6.6.6.6": no user a" client=\"6.6.6.6" "#
+        );
+        assert!(LogFormat::Json.php_line(&message).contains(r#"no user a\" client=\"6.6.6.6\" "#));
     }
 }

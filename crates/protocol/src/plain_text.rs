@@ -1,5 +1,5 @@
 //! Text of strangers (clients, scripts, other processes), made safe for a terminal and a log line: it cannot move the
-//! cursor, begin a line or change the reading order.
+//! cursor, begin a line, change the reading order, or look like a field of a log line.
 
 use std::borrow::Cow;
 
@@ -47,6 +47,12 @@ pub fn plain_lines(text: &str) -> String {
     lines.collect::<Vec<_>>().join(CONTINUATION)
 }
 
+/// The text of a message without anything that looks like a field with a text: `client="` becomes `client=\"`. Programs that
+/// look for a client in the log find the line's own only. Messages of howdah itself never have a double quote behind `=`.
+pub fn without_fields(message: &str) -> Cow<'_, str> {
+    if message.contains("=\"") { message.replace("=\"", "=\\\"").into() } else { message.into() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +69,12 @@ mod tests {
         let cut = short(&long);
         assert_eq!((cut.len(), cut.ends_with("ü...")), (LONGEST + 3, true));
         assert_eq!([0, 1, 2, 3, 4, 9].map(|most| beginning("aüb", most)), ["", "a", "a", "aü", "aüb", "aüb"]);
+    }
+
+    #[test]
+    fn a_message_has_no_fields() {
+        assert_eq!(without_fields(r#"the application "shop" has a=1"#), r#"the application "shop" has a=1"#);
+        assert_eq!(without_fields(r#"a" b="1" c=\"2" d==""#), r#"a" b=\"1" c=\"2" d==\""#);
     }
 
     #[test]

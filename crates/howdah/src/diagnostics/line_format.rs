@@ -3,6 +3,8 @@
 //! Text: `2026-01-31T12:00:00.123456Z  WARN message field="value" method="GET" uri="/" client="127.0.0.1"`, with colours on a
 //! terminal. JSON: `{"time": …, "level": …, "message": …}` and the fields.
 //!
+//! A text in a field is in quotes, and [no message](without_fields) has `name="`: with values of clients, neither adds a field.
+//!
 //! With a log daemon, the text is without time and level, and the fields of the event and of the request are fields of the
 //! daemon's message. An application's own log gets its lines nevertheless, and the warnings about the daemon itself are on
 //! standard error.
@@ -14,14 +16,14 @@ use crate::diagnostics::destination::application_log;
 use crate::terminal::plain::plain;
 use howdah_router::{current_request_fields, send_log_line};
 use howdah_supervisor::LogFormat;
-use howdah_supervisor::plain_text::{plain_lines, short};
+use howdah_supervisor::plain_text::{plain_lines, short, without_fields};
 use howdah_system_log::SystemLog;
 use howdah_system_log::log::Log;
 use howdah_system_log::record::{Record, Severity};
 use howdah_telemetry::logs::{self, LogLine};
 use howdah_telemetry::messages::KeyValue;
 use serde_json::{Map, Value};
-use std::fmt::{self, Debug, Write as _};
+use std::fmt::{self, Debug, Display, Write as _};
 use std::sync::Arc;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -194,28 +196,48 @@ impl TextFields {
         event.record(&mut fields);
         fields
     }
+
+    /// `value` is in quotes, if it is a text.
+    fn add(&mut self, field: &Field, value: impl Display) {
+        let separator = if self.text.is_empty() { "" } else { " " };
+        let name = field.name();
+        let _ = match self.has_colours {
+            true => write!(self.text, "{separator}\x1b[3m{name}\x1b[0m={value}"),
+            false => write!(self.text, "{separator}{name}={value}"),
+        };
+    }
 }
 
 impl Visit for TextFields {
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.add(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.add(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.add(field, value);
+    }
+
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
-            MESSAGE => self.record_debug(field, &format_args!("{value}")),
-            _ => self.record_debug(field, &value),
+            MESSAGE => {
+                let separator = if self.text.is_empty() { "" } else { " " };
+                let message = if self.has_lines { plain_lines(value) } else { plain(&short(value)) };
+                let _ = write!(self.text, "{separator}{}", without_fields(&message));
+            }
+            _ => self.add(field, plain(&format!("{:?}", short(value)))),
         }
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if !self.text.is_empty() {
-            self.text.push(' ');
-        }
-        let value = format!("{value:?}");
-        let text = match field.name() {
-            MESSAGE if self.has_lines => plain_lines(&value),
-            MESSAGE => plain(&short(&value)),
-            name if self.has_colours => format!("\x1b[3m{name}\x1b[0m={}", plain(&short(&value))),
-            name => format!("{name}={}", plain(&short(&value))),
-        };
-        self.text.push_str(&text);
+        self.record_str(field, &format!("{value:?}"));
     }
 }
 
@@ -265,5 +287,53 @@ impl Visit for Members {
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.record_str(field, &format!("{value:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::sync::Mutex;
+    use tracing_subscriber::prelude::*;
+
+    /// The line of an event without its time.
+    fn line(format: LogFormat, log: impl FnOnce()) -> String {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let layer = tracing_subscriber::fmt::layer()
+            .event_format(LineFormat { format, daemon: None })
+            .with_writer(Mutex::new(writer))
+            .with_ansi(false);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), log);
+        let line = std::io::read_to_string(reader).unwrap();
+        line.split_once(' ').unwrap().1.to_owned()
+    }
+
+    #[test]
+    fn a_value_of_a_client_in_a_message_is_no_field() {
+        let value = r#"a" client="6.6.6.6" method=""#;
+        let log = || tracing::warn!(target: "howdah_router", client = "127.0.0.1", "failed for {value}");
+        let expected = r#" WARN failed for a" client=\"6.6.6.6" method=\" client="127.0.0.1""#;
+        assert_eq!(line(LogFormat::Text, log).trim_end(), expected);
+        let of_supervisor = || tracing::warn!("failed:\n{value}");
+        assert_eq!(
+            line(LogFormat::Text, of_supervisor),
+            " WARN failed:\n    a\" client=\\\"6.6.6.6\" method=\\\"\n",
+            "also in its further lines"
+        );
+        let json = line(LogFormat::Json, log);
+        assert!(json.contains(r#"for a\" client=\"6.6.6.6\" method=\"","#), "{json}");
+    }
+
+    #[test]
+    fn a_text_in_a_field_is_in_quotes() {
+        let path = Path::new("/a b=\"1\"");
+        let log =
+            || tracing::info!(path = %path.display(), text = "x\n", count = 3, ratio = 0.5, is_set = true, "logged");
+        let expected = r#" INFO logged path="/a b=\"1\"" text="x\n" count=3 ratio=0.5 is_set=true"#;
+        assert_eq!(line(LogFormat::Text, log).trim_end(), expected);
+        let long = "\"".repeat(5000);
+        let cut = line(LogFormat::Text, || tracing::info!(long, "logged"));
+        assert!(cut.len() < 5000 && cut.ends_with("\\\"...\"\n"), "{cut}");
     }
 }

@@ -442,13 +442,13 @@ static void put_limit_text(struct howdah_text *line, const struct howdah_backtra
 {
 	howdah_text_warning(line);
 	howdah_text_put(line, "limits/timeout of the application \"");
-	howdah_text_plain(line, setup.application, strlen(setup.application));
+	howdah_text_message(line, setup.application, strlen(setup.application));
 	howdah_text_put(line, "\" ends a request: ");
-	put(line, &facts.method, howdah_text_plain);
+	put(line, &facts.method, howdah_text_message);
 	howdah_text_put(line, " ");
-	put(line, &facts.url, howdah_text_plain);
+	put(line, &facts.url, howdah_text_message);
 	howdah_text_put(line, ", script ");
-	put(line, &facts.script, howdah_text_plain);
+	put(line, &facts.script, howdah_text_message);
 	howdah_text_put(line, ", after ");
 	howdah_text_seconds(line, howdah_monotonic() - facts.began);
 	howdah_text_put(line, " s (");

@@ -129,7 +129,7 @@ void howdah_text_json(struct howdah_text *text, const char *string, size_t len)
 	howdah_text_put(text, "\"");
 }
 
-void howdah_text_plain(struct howdah_text *text, const char *string, size_t len)
+static void put_plain(struct howdah_text *text, const char *string, size_t len, bool in_message)
 {
 	const unsigned char *at = (const unsigned char *) string, *end = at + len;
 
@@ -137,11 +137,23 @@ void howdah_text_plain(struct howdah_text *text, const char *string, size_t len)
 		size_t bytes = character(at, (size_t) (end - at));
 		if (bytes == 0 || is_control(at, bytes)) {
 			howdah_text_put(text, "?");
+		} else if (in_message && *at == '"' && text->len > 0 && text->bytes[text->len - 1] == '=') {
+			howdah_text_put(text, "\\\"");
 		} else {
 			howdah_text_add(text, (const char *) at, bytes);
 		}
 		at += bytes ? bytes : 1;
 	}
+}
+
+void howdah_text_plain(struct howdah_text *text, const char *string, size_t len)
+{
+	put_plain(text, string, len, false);
+}
+
+void howdah_text_message(struct howdah_text *text, const char *string, size_t len)
+{
+	put_plain(text, string, len, true);
 }
 
 void howdah_text_key(struct howdah_text *text, const char *key)

@@ -30,6 +30,8 @@ void howdah_text_member(struct howdah_text *text, const char *key, uint64_t numb
 void howdah_text_string(struct howdah_text *text, const char *key, const char *value);
 /* The string without characters that could end a line or move a cursor. */
 void howdah_text_plain(struct howdah_text *text, const char *string, size_t len);
+/* The same in a message of the log: a double quote behind `=` is `\"`, so that the string does not look like a field. */
+void howdah_text_message(struct howdah_text *text, const char *string, size_t len);
 size_t howdah_text_left(const struct howdah_text *text);
 
 #endif

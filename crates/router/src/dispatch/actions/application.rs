@@ -126,7 +126,6 @@ async fn find(files: &ScriptFiles, target: &TargetPaths, subject: &Subject<'_>) 
         Resolved::Nothing => {
             let missing = missing(target, path);
             if MISSING_SCRIPTS.is_due(missing.clone()) {
-                // As a text, which is in quotes: a client has chosen it, and could add fields to the line.
                 tracing::warn!(script = &*missing.to_string_lossy(), "no such script: answered 404");
             }
             Err(Failure::NotFound)
@@ -136,7 +135,10 @@ async fn find(files: &ScriptFiles, target: &TargetPaths, subject: &Subject<'_>) 
             Ok(Found::Redirect(redirect(StatusCode::MOVED_PERMANENTLY, location)))
         }
         Resolved::Forbidden(path) => {
-            tracing::warn!(?path, "the router's user may not look for this script: answered 403");
+            tracing::warn!(
+                path = &*path.to_string_lossy(),
+                "the router's user may not look for this script: answered 403"
+            );
             Err(Failure::Forbidden)
         }
     }

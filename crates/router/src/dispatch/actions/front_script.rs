@@ -47,7 +47,7 @@ pub fn path_of(front: &Front, target: &TargetPaths) -> Result<Option<Vec<u8>>, F
         let script = PathBuf::from(OsStr::from_bytes(&named[..named.len().min(LOGGED_BYTES)]));
         if FOREIGN_SCRIPTS.is_due(script.clone()) {
             tracing::warn!(
-                ?script, root = %target.root.display(),
+                script = &*script.to_string_lossy(), root = %target.root.display(),
                 "the web server names a script that is neither below the application's root nor below its own DOCUMENT_ROOT: \
                  answered 403; check its SCRIPT_FILENAME, and \"pass\" of the listener"
             );
