@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -126,6 +127,25 @@ def test_a_command_sends_nothing_to_a_howdah_of_another_user(place):
             process.kill()
             attacker.kill()
         assert attacker.stdout.read() == b""
+
+
+def test_a_backlog_that_another_user_keeps_full_stops_no_command(place):
+    control = owned(place / "howdah", ATTACKER) / "control.sock"
+    control.parent.chmod(0o777)
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as waiting:
+        listener.bind(str(control))
+        control.chmod(0o777)
+        listener.listen(0)
+        waiting.connect(str(control))
+        for words in (["status"], ["status", "--control", f"unix:{control}"]):
+            process = start(place, *words)
+            try:
+                wait_for(lambda: process.poll() is not None, "its end", timeout=10)
+                assert process.returncode == 1
+                assert f"too many connections wait for howdah on unix:{control}" in (place / "output").read_text()
+            finally:
+                process.kill()
+                process.wait()
 
 
 SERVER = """

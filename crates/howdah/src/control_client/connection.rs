@@ -5,7 +5,7 @@ use crate::control_client::response::ApiResponse;
 use crate::paths::{ServeFolders, StatePaths, absolute};
 use clap::Args;
 use howdah_config::Endpoint;
-use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
+use howdah_protocol::sockets::refused_descriptors;
 use howdah_supervisor::system_error::error_text;
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
@@ -14,13 +14,13 @@ use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, ETAG, HOST, IF_MATCH};
 use hyper_util::rt::TokioIo;
 use rustix::net::sockopt::socket_peercred;
+use std::fmt::Display;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixSocket, UnixStream};
+use tokio::net::{TcpStream, UnixStream};
 
 /// The options that choose a running howdah.
 #[derive(Debug, Args)]
@@ -133,8 +133,8 @@ impl ControlApi {
                 let connected = TcpStream::connect((host.as_str(), *port)).await;
                 return self.exchange(connected.map_err(|error| self.unreachable(&error))?, request).await;
             }
-            Endpoint::Unix(path) => connect_unix(path).await,
-            Endpoint::Abstract(name) => connect_unix(Path::new(&format!("\0{name}"))).await,
+            Endpoint::Unix(path) => connect_unix(path),
+            Endpoint::Abstract(name) => connect_unix(Path::new(&format!("\0{name}"))),
         };
         let stream = connected.map_err(|error| self.unreachable(&error))?;
         self.exchange(stream, request).await
@@ -184,6 +184,7 @@ impl ControlApi {
             io::ErrorKind::PermissionDenied => {
                 format!("permission denied on {address}: only root and the user who runs howdah may use it; try sudo")
             }
+            io::ErrorKind::WouldBlock => busy(address),
             _ => {
                 format!(
                     "cannot connect to howdah on {address}: {}; choose its address with --control",
@@ -196,10 +197,12 @@ impl ControlApi {
 
 /// Connects to a socket. Any user can listen at an abstract name while no howdah does: descriptors that it attaches to its
 /// answer must not stop this process.
-async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
-    let socket = UnixSocket::new_stream()?;
-    refuse_descriptors(&socket);
-    socket.connect(path).await
+fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    UnixStream::from_std(refused_descriptors::connect(path)?)
+}
+
+fn busy(address: impl Display) -> String {
+    format!("too many connections wait for howdah on {address}; try again, or choose another with --control")
 }
 
 /// The control API of the `howdah serve` of this folder.
@@ -213,8 +216,14 @@ fn serving(folder: &Path) -> Result<String, String> {
 /// The control API of `howdah run`, or else of the only `howdah serve`, or of the one that serves the current folder. A
 /// stranger who listens in place of this user's howdah would get the configurations that this user sends.
 fn default_address(of_run: String) -> Result<String, String> {
-    let listener = of_run.strip_prefix("unix:").and_then(|path| StdUnixStream::connect(path).ok());
-    if let Some(listener) = listener {
+    let listener = of_run.strip_prefix("unix:").map(|path| refused_descriptors::connect(Path::new(path)));
+    // Its user is not known, and may be a stranger.
+    if let Some(Err(error)) = &listener
+        && error.kind() == io::ErrorKind::WouldBlock
+    {
+        return Err(busy(of_run));
+    }
+    if let Some(Ok(listener)) = listener {
         let user = socket_peercred(&listener).map_err(|error| format!("cannot check who runs {of_run}: {error}"))?.uid;
         return match user.is_root() || user == rustix::process::geteuid() {
             true => Ok(of_run),

@@ -6,11 +6,11 @@
 //! If a folder cannot be created, or another user could write to it, the error is one sentence.
 
 use crate::paths::state::StatePaths;
+use howdah_protocol::sockets::refused_descriptors::is_listening;
 use howdah_supervisor::system_error::error_text;
 use rustix::process::geteuid;
 use std::fs::DirBuilder;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Component, Path, PathBuf};
 
 /// The folders of all `howdah serve` commands of the current user.
@@ -114,7 +114,7 @@ fn hash(bytes: &[u8]) -> u32 {
 }
 
 fn answers(folder: &Path) -> bool {
-    UnixStream::connect(folder.join(SOCKET)).is_ok()
+    is_listening(&folder.join(SOCKET))
 }
 
 fn is_private(folder: &Path) -> bool {

@@ -16,9 +16,13 @@ use nix::sys::signal::Signal;
 use nix::sys::socket::SetSockOpt;
 use nix::sys::socket::sockopt::SetBool;
 use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::thread::JoinHandleExt;
+use std::path::Path;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -51,12 +55,53 @@ const INTERRUPT: Signal = Signal::SIGCHLD;
 /// How often the threads are interrupted for room in the queue, and the time between.
 const INTERRUPTS: u32 = 10;
 const INTERRUPT_PAUSE: Duration = Duration::from_millis(1);
+/// As large as the kernel allows.
+const BACKLOG: i32 = i32::MAX;
 
 nix::setsockopt_impl!(PassRights, libc::SOL_SOCKET, SO_PASSRIGHTS, bool, SetBool);
 
 /// Refuses descriptors that peers attach; `false` if the kernel cannot do that.
 pub fn refuse_descriptors(socket: &impl AsFd) -> bool {
     PassRights.set(socket, &false).is_ok()
+}
+
+/// Connects to a Unix socket without waiting: a socket that does not block, and refuses descriptors. A name that begins with
+/// NUL is abstract.
+///
+/// # Errors
+/// The errors of connect(2). `WouldBlock`: a process listens there, and its backlog is full.
+pub fn connect(path: &Path) -> io::Result<UnixStream> {
+    let address = match path.as_os_str().as_bytes() {
+        [0, name @ ..] => SocketAddrUnix::new_abstract_name(name)?,
+        _ => SocketAddrUnix::new(path)?,
+    };
+    let socket = unix_socket(SocketFlags::NONBLOCK)?;
+    rustix::net::connect(&socket, &address)?;
+    Ok(socket.into())
+}
+
+/// Whether a process listens at this path, also if its backlog is full.
+pub fn is_listening(path: &Path) -> bool {
+    connect(path).map_or_else(|error| error.kind() == io::ErrorKind::WouldBlock, |_| true)
+}
+
+/// Listens at this path. The first client finds a socket that refuses descriptors.
+///
+/// # Errors
+/// The errors of bind(2) and listen(2).
+pub fn listen(path: &Path) -> io::Result<UnixListener> {
+    let socket = unix_socket(SocketFlags::empty())?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// A socket that refuses descriptors, if the kernel can do that.
+fn unix_socket(flags: SocketFlags) -> io::Result<OwnedFd> {
+    let flags = flags | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    refuse_descriptors(&socket);
+    Ok(socket)
 }
 
 /// Starts the threads of [`close_elsewhere`], which otherwise start with its first call.
@@ -133,12 +178,9 @@ impl Closers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::net::{
-        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
-    };
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
     use std::io::{IoSlice, Read};
     use std::mem::MaybeUninit;
-    use std::os::unix::net::{UnixListener, UnixStream};
 
     /// Its end reports itself, then waits for a permission.
     struct Slow(Arc<Mutex<mpsc::Receiver<()>>>, mpsc::Sender<()>);
@@ -188,8 +230,7 @@ mod tests {
         if !refuse_descriptors(&unrelated) {
             return;
         }
-        let listener = UnixListener::bind(&path).unwrap();
-        assert!(refuse_descriptors(&listener));
+        let listener = listen(&path).unwrap();
         let client = UnixStream::connect(&path).unwrap();
         assert_eq!(send_descriptor(&client), Err(rustix::io::Errno::PERM));
         let (mut accepted, _) = listener.accept().unwrap();
@@ -200,12 +241,44 @@ mod tests {
         assert_eq!(&byte, b"y");
 
         let upstream = UnixListener::bind(folder.path().join("upstream")).unwrap();
-        let flags = SocketFlags::CLOEXEC;
-        let connected: OwnedFd =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-        assert!(refuse_descriptors(&connected));
-        rustix::net::connect(&connected, &SocketAddrUnix::new(folder.path().join("upstream")).unwrap()).unwrap();
+        let _connected = connect(&folder.path().join("upstream")).unwrap();
         let (server, _) = upstream.accept().unwrap();
         assert_eq!(send_descriptor(&server), Err(rustix::io::Errno::PERM));
+    }
+
+    #[test]
+    fn no_client_comes_before_the_refusal() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, unrelated) = UnixStream::pair().unwrap();
+        if !refuse_descriptors(&unrelated) {
+            return;
+        }
+        for number in 0..1000 {
+            let path = folder.path().join(number.to_string());
+            let client = thread::spawn({
+                let path = path.clone();
+                move || loop {
+                    if let Ok(client) = UnixStream::connect(&path) {
+                        return send_descriptor(&client);
+                    }
+                }
+            });
+            let _listener = listen(&path).unwrap();
+            assert_eq!(client.join().unwrap(), Err(rustix::io::Errno::PERM), "{number}");
+        }
+    }
+
+    #[test]
+    fn a_full_backlog_does_not_block_a_connection() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        assert!(!is_listening(&path) && connect(&path).unwrap_err().kind() == io::ErrorKind::NotFound);
+        let listener = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let _waiting = connect(&path).unwrap();
+        assert_eq!(connect(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert!(is_listening(&path));
+        drop(listener);
+        assert!(!is_listening(&path));
     }
 }

@@ -1,10 +1,10 @@
 //! The dashboard of a `howdah serve --dashboard`: a child process that ends with it.
 
 use crate::commands::dashboard::server::listening::check_address;
+use howdah_protocol::sockets::refused_descriptors::is_listening;
 use howdah_supervisor::system_error::error_text;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub fn follow(parent: i32, control: &str) -> Result<(), String> {
         }
         // A port answers while the supervisor boots; the page shows what comes.
         let Some(path) = control.strip_prefix("unix:") else { return Ok(()) };
-        if path.starts_with('@') || UnixStream::connect(path).is_ok() {
+        if path.starts_with('@') || is_listening(Path::new(path)) {
             return Ok(());
         }
         std::thread::sleep(PAUSE);

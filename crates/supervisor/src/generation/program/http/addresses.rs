@@ -8,13 +8,12 @@ use crate::os::files::socket_folder::SocketFolder;
 use crate::os::system_error::error_text;
 use crate::plan::program::ProgramPlan;
 use howdah_config::{AddressVariable, Endpoint, HttpAddress};
-use howdah_protocol::sockets::refused_descriptors::{close_elsewhere, refuse_descriptors};
+use howdah_protocol::sockets::refused_descriptors::{self, close_elsewhere};
 use socket2::{Domain, Socket, Type};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 /// The address of one process.
@@ -62,9 +61,8 @@ pub fn choose(
         let path = folder.socket(&format!("{number}.sock"));
         let socket = match kind {
             HttpAddress::ListenFds => {
-                let listener = UnixListener::bind(&path)?;
                 // The process could leave descriptors in its queue. It has the socket, too, and can allow them again.
-                refuse_descriptors(&listener);
+                let listener = refused_descriptors::listen(&path)?;
                 folder.open_to_router(&path, user);
                 Some(OwnedFd::from(listener))
             }
