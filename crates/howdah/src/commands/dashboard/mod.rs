@@ -20,7 +20,6 @@ mod history;
 mod server;
 
 use crate::control_client::{ApiOptions, ControlApi};
-use crate::paths::absolute;
 use crate::terminal::output;
 use access::sessions::Sessions;
 use calls::howdah::Howdah;
@@ -83,7 +82,7 @@ impl DashboardOptions {
         let listener = listening::listen(self.listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
         let folder = self.history.unwrap_or_else(|| place::of_howdah(&howdah.address()));
-        let folder = absolute(&folder).map_err(|reason| format!("--history: {reason}"));
+        let folder = std::path::absolute(&folder).map_err(|reason| format!("--history: {reason}"));
         let history = Store::open(folder, MAX_BYTES, seconds());
         if let Err(reason) = history.place() {
             tracing::warn!("the history is in memory only, and lost at the end: {reason}");

@@ -6,16 +6,18 @@
 //! One dashboard writes at a time: it holds a lock. A second one of the same howdah, and one whose disk is full, keeps its
 //! history in memory.
 //!
-//! The folder is opened once, and its files by their names in it: a link that is put in the place of the folder or of a file
-//! later is not followed.
+//! The folder is created and opened as [`trusted_path`] has it: a link of another user is not followed. It is opened once, and
+//! its files by their names in it: a link that is put in the place of the folder or of a file later is not followed.
 
 use crate::commands::dashboard::history::record::{Mark, Record, Sample};
+use howdah_protocol::trusted_path;
 use howdah_supervisor::system_error::error_text;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat, renameat};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, mkdirat, openat, renameat};
+use rustix::io::Errno;
 use std::collections::VecDeque;
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The records of the last hours.
@@ -143,8 +145,11 @@ impl Record {
 impl Files {
     fn open(folder: &Path) -> Result<Files, String> {
         let sentence = |error: io::Error| error_text(&error).to_string();
-        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(sentence)?;
-        let opened = File::open(folder).map_err(sentence)?;
+        create(folder).map_err(sentence)?;
+        let (found, _) = trusted_path::folder(&folder.join(LOCK)).map_err(sentence)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = openat(found, ".", flags, Mode::empty()).map_err(|error| sentence(error.into()))?;
+        let opened = File::from(opened);
         // The configuration's differences are in the history.
         let metadata = opened.metadata().map_err(sentence)?;
         if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o077 != 0 {
@@ -180,6 +185,22 @@ impl Files {
     }
 }
 
+/// Creates the folder with those that it is in, where they do not exist.
+fn create(folder: &Path) -> io::Result<()> {
+    let Some(parent) = folder.parent() else { return Ok(()) };
+    let (parent, name) = match trusted_path::folder(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create(parent)?;
+            trusted_path::folder(folder)?
+        }
+        found => found?,
+    };
+    match mkdirat(&parent, &name, Mode::from_raw_mode(FOLDER_MODE)) {
+        Err(Errno::EXIST) => Ok(()),
+        made => Ok(made?),
+    }
+}
+
 /// A regular file in this folder.
 fn open_in(folder: &File, name: &str, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -192,7 +213,7 @@ mod tests {
     use super::*;
     use crate::commands::dashboard::history::record::MarkKind;
     use std::fs::OpenOptions;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
     fn sample(time: u64) -> Record {
         Record::Sample(Sample { time, seconds: 5.0, ..Sample::default() })
@@ -277,6 +298,30 @@ mod tests {
         std::fs::remove_file(moved.join(CURRENT)).unwrap();
         symlink(other.join("file"), moved.join(CURRENT)).unwrap();
         assert!(Store::open(Ok(moved), 400, 0).place().is_err() && !other.join("file").exists());
+    }
+
+    #[test]
+    fn links_of_another_user_are_not_followed_at_the_start() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let (place, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (ours, theirs) = (place.path().join("ours"), place.path().join("theirs"));
+        std::fs::set_permissions(&target, PermissionsExt::from_mode(FOLDER_MODE)).unwrap();
+        for link in [&ours, &theirs] {
+            symlink(target.path(), link).unwrap();
+        }
+        lchown(&theirs, Some(65534), None).unwrap();
+        for folder in [theirs.clone(), theirs.join("a"), theirs.join("a/b")] {
+            let store = Store::open(Ok(folder), MAX_BYTES, 0);
+            assert!(store.place().unwrap_err().contains("symbolic link of user id 65534"), "{:?}", store.place());
+        }
+        assert_eq!(std::fs::read_dir(target.path()).unwrap().count(), 0);
+        // Links of this user lead anywhere.
+        for folder in [ours.clone(), ours.join("a/b")] {
+            Store::open(Ok(folder), MAX_BYTES, 0).place().unwrap();
+        }
+        assert!(target.path().join("a/b").join(CURRENT).exists());
     }
 
     #[test]
