@@ -47,6 +47,12 @@ impl<K: Eq + Hash> OncePerMinute<K> {
     }
 }
 
+impl<K: Eq + Hash> Default for OncePerMinute<K> {
+    fn default() -> OncePerMinute<K> {
+        OncePerMinute::new()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,38 +7,27 @@
 //! The search for the link happens after the refusal, on a file system that may have changed meanwhile: it decides
 //! nothing, and it is no error if it finds no link.
 
-use std::{
-    cell::RefCell,
-    collections::HashMap,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
-
 use super::open::{LinkPolicy, SharedPath};
+use crate::report::OncePerMinute;
 use howdah_protocol::canonical;
+use std::path::{Path, PathBuf};
 
 #[derive(Default)]
 pub(super) struct Refusals {
-    /// The time of the last warning about each link.
-    warned: RefCell<HashMap<PathBuf, Instant>>,
-    /// The time of the last search for a link in each path.
-    searched: RefCell<HashMap<PathBuf, Instant>>,
+    /// The links with a warning.
+    warned: OncePerMinute<PathBuf>,
+    /// The paths in which a link was searched.
+    searched: OncePerMinute<PathBuf>,
 }
-
-/// The time between two warnings about one link.
-const WARNING_INTERVAL: Duration = Duration::from_secs(60);
-/// The limit for links with a warning in one interval: the first ones are enough to find the cause.
-const MAX_WARNED: usize = 64;
 
 impl Refusals {
     /// Logs which link of the path was refused, unless that was logged shortly before.
     pub(super) fn warn(&self, shared: SharedPath<'_>) {
-        let now = Instant::now();
         // A link may have thousands of names, which each search follows.
-        if !is_due(&self.searched, Path::new(shared.path), now) {
+        if !self.searched.is_due(PathBuf::from(shared.path)) {
             return;
         }
-        let Some(link) = refused_link(shared).filter(|link| is_due(&self.warned, link, now)) else { return };
+        let Some(link) = refused_link(shared).filter(|link| self.warned.is_due(link.clone())) else { return };
         let leads_to = link.read_link().unwrap_or_default();
         let (link, leads_to, base) = (link.display(), leads_to.display(), shared.base.display());
         if shared.links == LinkPolicy::Never {
@@ -53,17 +42,6 @@ impl Refusals {
             );
         }
     }
-}
-
-/// Whether the last time of this path is long ago, and there are not too many.
-fn is_due(times: &RefCell<HashMap<PathBuf, Instant>>, path: &Path, now: Instant) -> bool {
-    let mut times = times.borrow_mut();
-    times.retain(|_, last| now.duration_since(*last) < WARNING_INTERVAL);
-    if times.len() >= MAX_WARNED || times.contains_key(path) {
-        return false;
-    }
-    times.insert(path.to_owned(), now);
-    true
 }
 
 /// The first link in the path that the policy does not allow.
@@ -110,25 +88,5 @@ mod tests {
         for (relative, links, expected) in table {
             assert_eq!(found(relative, links).as_deref(), expected.map(Path::new), "{relative} {links:?}");
         }
-    }
-
-    #[test]
-    fn a_link_is_logged_once_a_minute() {
-        let refusals = Refusals::default();
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        assert!(is_due(&refusals.warned, Path::new("/a"), at(0)));
-        assert!(!is_due(&refusals.warned, Path::new("/a"), at(59)));
-        assert!(is_due(&refusals.warned, Path::new("/b"), at(59)));
-        assert!(is_due(&refusals.warned, Path::new("/a"), at(60)));
-        assert!(!is_due(&refusals.warned, Path::new("/b"), at(60)));
-    }
-
-    #[test]
-    fn the_number_of_warnings_is_limited() {
-        let refusals = Refusals::default();
-        let now = Instant::now();
-        let warned = (0..1000).filter(|link| is_due(&refusals.warned, Path::new(&link.to_string()), now)).count();
-        assert_eq!(warned, MAX_WARNED);
     }
 }
