@@ -193,8 +193,15 @@ def test_large_forms_have_a_limit_of_memory_for_all(run, folder):
         assert {client.response("POST").status for client in refused} <= {503}
         small = stack.enter_context(server.connect())
         small.send_request("POST", "/", FORM, b"a=1")
-        waits = len(clients) - len(refused) + 2
-        wait_for(lambda: server.api("GET", "/status/applications/app/requests/active").json() >= waits, "the requests")
+
+        def all_are_there() -> bool:
+            # On a busy machine, some are refused later.
+            others = [client for client in clients if client not in refused]
+            late = len(select.select([client.socket for client in others], [], [], 0)[0])
+            active = server.api("GET", "/status/applications/app/requests/active").json()
+            return active >= len(others) - late + 2
+
+        wait_for(all_are_there, "the requests")
         assert peak_bytes(server.router()) < (512 + 150) << 20
         assert refused
         server.wait_for_log_line("large forms take more than")

@@ -5,7 +5,10 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -226,6 +229,29 @@ def test_recorded_requests_are_sent(lab, folder):
     targets = [{(target["method"], target["path"], target["weight"]) for target in load["targets"]} for load in results["loads"]]
     assert targets == [{("GET", "/a", 2), ("GET", "/b?c=d", 1)}, {("POST", "/form", 1)}]
     assert all(run["failed"] == 0 and run["right"] > 0 for run in results["runs"]), results["runs"]
+
+
+def test_a_server_that_waits_for_the_end_of_each_connection_is_not_kept_waiting():
+    """As Apache does. The generator once kept closed connections for 50 ms, and with each of them a process of the server."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            for _ in range(40):
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+                    connection.shutdown(socket.SHUT_WR)
+                    assert connection.recv(4096) == b""
+
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        began = time.monotonic()
+        load = ("--connections", "1", "--requests", "40", "--no-keep-alive")
+        run = json.loads(howdah("lab", "load", "--json", *load, f"http://127.0.0.1:{listener.getsockname()[1]}/").stdout)
+        assert (run["right"], run["failed"]) == (40, 0), run
+        server.join(10)
+        assert not server.is_alive() and time.monotonic() - began < 1.5
 
 
 def test_one_stack_serves_until_ctrl_c_and_gets_a_load(lab):

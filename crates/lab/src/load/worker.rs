@@ -11,7 +11,7 @@ use super::tally::{Exchange, Failure, Tally};
 use super::thread_load::{Requests, ThreadPace};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, clock_gettime, timerfd_create,
@@ -35,11 +35,14 @@ pub struct Control<'a> {
 
 /// The event of the timer.
 const TIMER: u64 = u64::MAX;
+/// The event of a connection that lingers, with its descriptor. The generations of others do not have this bit.
+const LINGERS: u64 = 1 << 63;
 /// How often time-outs are looked for.
 const SWEEP: Duration = Duration::from_millis(10);
 /// A client that could not connect waits before it tries again, so that it does not count its own haste.
 const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(10);
-/// A connection that the server closes is held for this time, so that the server's side closes first: its ports do not run out.
+/// A connection that the server closes is held until then, and for this time at most: if this side closed first, its ports would run
+/// out. A server may keep a process for it until this side has closed, too.
 const LINGER: Duration = Duration::from_millis(50);
 /// A later send is the generator's fault.
 const LATE: Duration = Duration::from_millis(1);
@@ -302,8 +305,13 @@ impl Worker<'_> {
         }
         for event in events.iter() {
             let (data, flags) = (event.data.u64(), event.flags);
-            if data != TIMER {
+            if data == TIMER {
+                continue;
+            }
+            if data & LINGERS == 0 {
                 self.handle_event((data & 0xffff_ffff) as usize, (data >> 32) as u32, flags);
+            } else {
+                self.lingering.retain(|(_, socket)| socket.as_raw_fd() as u64 != data & !LINGERS);
             }
         }
         Ok(())
@@ -519,7 +527,8 @@ impl Worker<'_> {
         if let Some(connection) = this.connection.take() {
             this.generation = this.generation.wrapping_add(1);
             self.connections -= 1;
-            let _ = epoll::delete(&self.epoll, &connection.socket);
+            let data = EventData::new_u64(LINGERS | connection.socket.as_raw_fd() as u64);
+            let _ = epoll::modify(&self.epoll, &connection.socket, data, EventFlags::RDHUP | EventFlags::ET);
             self.lingering.push_back((self.start.elapsed() + LINGER, connection.socket));
         }
     }
