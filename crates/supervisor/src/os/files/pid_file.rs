@@ -7,6 +7,7 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat}
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -49,15 +50,16 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Another file at the path is not read: a named pipe would never end. A user who replaces the folder meanwhile has no
+        // Another file at the path is not opened: a device or a pipe may be there. A user who replaces the folder meanwhile has no
         // file of another folder removed.
         let identity = |file: &File| file.metadata().map(|it| (it.dev(), it.ino())).ok();
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
         let Ok((folder, name)) = trusted_path::folder(&self.path) else { return };
         let Ok(found) = openat(&folder, &name, flags, Mode::empty()).map(File::from) else { return };
         let mut text = String::new();
         if identity(&found) == identity(&self.lock)
-            && found.take(MAX_BYTES).read_to_string(&mut text).is_ok()
+            && let Ok(ours) = File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+            && ours.take(MAX_BYTES).read_to_string(&mut text).is_ok()
             && text.trim() == std::process::id().to_string()
         {
             let _ = unlinkat(&folder, &name, AtFlags::empty());
@@ -68,7 +70,7 @@ impl Drop for PidFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::fs::{CWD, FileType, RenameFlags, mknodat, renameat_with};
     use std::os::unix::fs::{lchown, symlink};
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -96,6 +98,26 @@ mod tests {
             assert!(written > 0, "the folder itself was not found");
         });
         assert!(victim.exists());
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_the_file_is_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pid");
+        let file = PidFile::write(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        // It returns when the pipe has a reader.
+        let writer = std::thread::spawn({
+            let path = path.clone();
+            move || drop(std::fs::OpenOptions::new().write(true).open(path).unwrap())
+        });
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        drop(file);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(!writer.is_finished() && path.exists());
+        let _reader = std::fs::File::open(&path).unwrap();
+        writer.join().unwrap();
     }
 
     #[test]
