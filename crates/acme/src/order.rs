@@ -35,34 +35,31 @@ const MAX_CHAIN_BYTES: usize = 48 * 1024;
 /// Usual ones have 43.
 const MAX_TOKEN_CHARS: usize = 512;
 
-/// Carries out an order, and reports its result.
+/// Carries out an order. The account, if it is new, is reported before the result.
 pub async fn carry_out(
     accounts: &Accounts,
     reports: &Reports,
     order: CertificateOrder,
     answered: oneshot::Receiver<()>,
-) {
+) -> FromAcme {
     let dns_wait = match &order.challenge {
         OrderChallenge::Dns { wait_seconds, .. } => Duration::from_secs(*wait_seconds),
         _ => Duration::ZERO,
     };
     let attempt = tokio::time::timeout(WHOLE_PATIENCE + dns_wait, obtain(accounts, reports, &order, answered));
-    let number = order.order;
-    let report = match attempt.await {
-        Ok(Ok(pem)) => FromAcme::Obtained { order: number, pem: Secret(pem) },
-        Ok(Err(failure)) => FromAcme::Failed { order: number, failure },
+    match attempt.await {
+        Ok(Ok(pem)) => FromAcme::Obtained { order: order.order, pem: Secret(pem) },
+        Ok(Err(failure)) => FromAcme::Failed { order: order.order, failure },
         Err(_) => {
-            let reason = "the authority has not finished the order in time; howdah tries again".to_owned();
-            let failure = OrderFailure { cause: FailureCause::Authority, reason, retry_after_seconds: None };
-            FromAcme::Failed { order: number, failure }
+            failed(order.order, "the authority has not finished the order in time; howdah tries again".to_owned())
         }
-    };
-    if !reports.send(&report) {
-        // The supervisor must not wait for it: it would end the orders of other authorities, too.
-        let reason = "the authority has sent something that is too long".to_owned();
-        let failure = OrderFailure { cause: FailureCause::Authority, reason, retry_after_seconds: None };
-        reports.send(&FromAcme::Failed { order: number, failure });
     }
+}
+
+/// The report of an order that has failed, by no fault of the configuration.
+pub fn failed(order: u64, reason: String) -> FromAcme {
+    let failure = OrderFailure { cause: FailureCause::Authority, reason, retry_after_seconds: None };
+    FromAcme::Failed { order, failure }
 }
 
 /// The chain and its key.

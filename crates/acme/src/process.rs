@@ -6,7 +6,7 @@ use crate::reports::Reports;
 use crate::{order, renewal_window};
 use howdah_protocol::child::inherited::{CONTROL_FD, take_inherited};
 use howdah_protocol::child::parent_death::die_with_supervisor;
-use howdah_protocol::messages::acme::{FailureCause, FromAcme, OrderFailure, ToAcme};
+use howdah_protocol::messages::acme::{FromAcme, ToAcme};
 use howdah_protocol::sockets::control_socket::ControlSocket;
 use std::collections::HashMap;
 use std::io;
@@ -54,83 +54,75 @@ async fn serve(mut messages: mpsc::UnboundedReceiver<ToAcme>, reports: Reports) 
     let mut waiting: HashMap<u64, oneshot::Sender<()>> = HashMap::new();
     while let Some(message) = messages.recv().await {
         waiting.retain(|_, order| !order.is_closed());
-        let (accounts, reports) = (Rc::clone(&accounts), reports.clone());
+        let (accounts, program, reports) = (Rc::clone(&accounts), Rc::clone(&program), reports.clone());
         match message {
             ToAcme::Obtain(order) => {
                 let (sender, answered) = oneshot::channel();
-                waiting.insert(order.order, sender);
-                let failed = FromAcme::Failed { order: order.order, failure: bug() };
-                let carried_out = {
-                    let reports = reports.clone();
-                    async move { order::carry_out(&accounts, &reports, *order, answered).await }
-                };
-                tokio::task::spawn_local(or_if_it_panics(carried_out, failed, reports));
+                let number = order.order;
+                waiting.insert(number, sender);
+                let (account_reports, failed) = (reports.clone(), move |reason| order::failed(number, reason));
+                let task = async move { order::carry_out(&accounts, &account_reports, *order, answered).await };
+                tokio::task::spawn_local(report(task, failed, reports));
             }
             ToAcme::ChallengeIsAnswered { order } => {
                 if let Some(order) = waiting.remove(&order) {
-                    // The order may have failed meanwhile.
                     let _ = order.send(());
                 }
             }
             ToAcme::AskForWindow(question) => {
-                let failed = renewal_window::unknown(question.question);
-                let asked = {
-                    let reports = reports.clone();
-                    async move {
-                        reports.send(&renewal_window::ask(&accounts, question).await);
-                    }
-                };
-                tokio::task::spawn_local(or_if_it_panics(asked, failed, reports));
+                let number = question.question;
+                let task = async move { renewal_window::ask(&accounts, question).await };
+                tokio::task::spawn_local(report(task, move |_| renewal_window::unknown(number), reports));
             }
             ToAcme::AskForName(question) => {
-                let program = Rc::clone(&program);
-                let failed = FromAcme::NameAnswer { question: question.question, answer: Err(bug().reason) };
-                let asked = {
-                    let reports = reports.clone();
-                    async move {
-                        reports.send(&program.ask(question).await);
-                    }
-                };
-                tokio::task::spawn_local(or_if_it_panics(asked, failed, reports));
+                let number = question.question;
+                let failed = move |reason| FromAcme::NameAnswer { question: number, answer: Err(reason) };
+                let task = async move { program.ask(question).await };
+                tokio::task::spawn_local(report(task, failed, reports));
             }
             ToAcme::Boot(_) => tracing::error!("a second boot message"),
         }
     }
 }
 
-/// Carries out a task on this thread, and reports this if the task panics: the supervisor would wait for a result, and end the orders
-/// of others with this process.
-async fn or_if_it_panics(task: impl Future<Output = ()> + 'static, failed: FromAcme, reports: Reports) {
-    if tokio::task::spawn_local(task).await.is_err() {
-        reports.send(&failed);
-    }
-}
-
-/// The failure of a task that has panicked.
-fn bug() -> OrderFailure {
-    let reason = "a bug of howdah: please report the line of the panic in its log".to_owned();
-    OrderFailure { cause: FailureCause::Authority, reason, retry_after_seconds: None }
+/// Carries out a task, and reports its result. The supervisor must not wait for one that panics or is too long to be sent: it would
+/// end the orders of others with this process. `failed` has the report for a reason.
+async fn report(
+    task: impl Future<Output = FromAcme> + 'static,
+    failed: impl FnOnce(String) -> FromAcme,
+    reports: Reports,
+) {
+    let reason = match tokio::task::spawn_local(task).await {
+        Ok(result) if reports.send(&result) => return,
+        Ok(_) => "the authority has sent something that is too long",
+        Err(_) => "a bug of howdah: please report the line of the panic in its log",
+    };
+    reports.send(&failed(reason.to_owned()));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use howdah_protocol::messages::acme::Secret;
 
     #[tokio::test]
-    async fn a_task_that_panics_has_a_result() {
+    async fn each_task_has_one_report() {
         let (ours, theirs) = ControlSocket::pair().unwrap();
         let reports = Reports::to(Arc::new(theirs));
-        let failed = || FromAcme::NameAnswer { question: 7, answer: Err(bug().reason) };
+        let failed = |reason| order::failed(7, reason);
+        let obtained = |bytes| FromAcme::Obtained { order: 7, pem: Secret("x".repeat(bytes)) };
         let all = async {
-            or_if_it_panics(async {}, failed(), reports.clone()).await;
-            or_if_it_panics(async { panic!("a test requested it") }, failed(), reports).await;
+            report(async move { obtained(1) }, failed, reports.clone()).await;
+            report(async move { obtained(1 << 20) }, failed, reports.clone()).await;
+            report(async { panic!("a test requested it") }, failed, reports).await;
         };
         LocalSet::new().run_until(all).await;
-        let (FromAcme::NameAnswer { question: 7, answer: Err(reason) }, _) = ours.wait_for_long().unwrap().unwrap()
-        else {
-            panic!("another report");
-        };
-        assert!(reason.starts_with("a bug of howdah"), "{reason}");
-        assert!(ours.wait_for_long::<FromAcme>().unwrap().is_none(), "one report, and the end");
+        let next = || ours.wait_for_long::<FromAcme>().unwrap().map(|(report, _)| report);
+        assert!(matches!(next(), Some(FromAcme::Obtained { order: 7, .. })));
+        for expected in ["the authority has sent something that is too long", "a bug of howdah"] {
+            let Some(FromAcme::Failed { order: 7, failure }) = next() else { panic!("another report") };
+            assert!(failure.reason.starts_with(expected), "{}", failure.reason);
+        }
+        assert!(next().is_none(), "one report each, and the end");
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// a folder can make links of very many names.
 ///
 /// # Errors
-/// Those of open(2) with `O_PATH`.
+/// The errors of open(2) with `O_PATH`.
 pub fn canonical(path: &Path) -> Result<PathBuf, Errno> {
     let target = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let path = readlink(format!("/proc/self/fd/{}", target.as_raw_fd()), Vec::new())?;

@@ -292,7 +292,7 @@ impl Exchange {
     /// A worker died: `true` when it ran this request, which is lost then. The slot is given back.
     ///
     /// # Errors
-    /// Those of [`Exchange::progress`].
+    /// The errors of [`Exchange::progress`].
     pub fn worker_died(&mut self, worker: WorkerId) -> Result<bool, Violation> {
         let lost = self.progress()? == Progress::Running(worker);
         if lost {

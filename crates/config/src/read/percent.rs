@@ -19,7 +19,7 @@ pub(crate) fn decode(text: &str) -> Result<String, &'static str> {
 ///
 /// # Errors
 ///
-/// What is wrong with it: an incomplete escape.
+/// An escape is incomplete.
 pub(crate) fn decode_bytes(text: &str) -> Result<Vec<u8>, &'static str> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

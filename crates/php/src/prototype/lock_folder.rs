@@ -12,7 +12,7 @@ const CANDIDATES: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
 /// The folder for an application whose settings name none.
 ///
 /// # Errors
-/// What to do if opcache needs a folder.
+/// Opcache needs a folder, and no candidate is usable: the text has what to do.
 pub fn choose(application: &str) -> Result<&'static str, String> {
     first_usable(&CANDIDATES).ok_or_else(|| {
         format!(

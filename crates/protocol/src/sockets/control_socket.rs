@@ -75,7 +75,7 @@ impl ControlSocket {
     /// Sends a message of any length, for [`Self::receive_long`].
     ///
     /// # Errors
-    /// Those of [`Self::send`], and when there is no memory or no descriptor for it.
+    /// The errors of [`Self::send`], and when there is no memory or no descriptor for it.
     pub fn send_long(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let text = serde_json::to_vec(message).map_err(io::Error::other)?;
         if text.len() <= MESSAGE_BYTES {
@@ -90,7 +90,7 @@ impl ControlSocket {
     /// Receives a message of any length from a sender that is trusted.
     ///
     /// # Errors
-    /// Those of [`Self::receive`].
+    /// The errors of [`Self::receive`].
     pub fn receive_long<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         let Some((mut text, mut descriptors)) = self.receive_text()? else { return Ok(None) };
         if text == IN_FIRST_DESCRIPTOR && !descriptors.is_empty() {
@@ -105,7 +105,7 @@ impl ControlSocket {
     /// Waits for a message of any length from a sender that is trusted; `Ok(None)` when the other side is dead.
     ///
     /// # Errors
-    /// Those of [`Self::receive`], but for those that only mean that no message has come.
+    /// The errors of [`Self::receive`], but for the ones that only mean that no message has come.
     pub fn wait_for_long<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         loop {
             match self.receive_long() {

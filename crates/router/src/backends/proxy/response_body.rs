@@ -121,7 +121,7 @@ impl UpstreamStream {
     /// has no response yet, so that a broken body can still be answered 502.
     ///
     /// # Errors
-    /// What is wrong with the body.
+    /// The body is not valid: the text has its fault.
     pub async fn read_ahead(&mut self) -> Result<(), String> {
         let mut polled = self.poll_once().await;
         if polled.is_pending() {

@@ -8,6 +8,7 @@
 pub mod change;
 pub mod change_request;
 pub mod retries;
+pub mod switch;
 pub mod warm_up;
 pub mod warnings;
 
@@ -27,7 +28,6 @@ use crate::plan::application::Plan;
 use crate::plan::checked_paths;
 use crate::plan::defaults::{Defaults, Strictness};
 use crate::plan::planning::{Planned, PlannedParts, Planner};
-use crate::policy::pace::router_timeouts;
 use crate::store::state_directory::StateDirectory;
 use howdah_config::{Application, Configuration, Document};
 use howdah_protocol::messages::generation_paths::PinnedLink;
@@ -65,20 +65,6 @@ pub struct EndedDeploy {
     /// Where the paths of each application led when its new generation was rejected.
     pub rejected: BTreeMap<String, Vec<PinnedLink>>,
 }
-
-/// The meaning of a router's report that it has applied a configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Configured {
-    /// That is not the active configuration any more.
-    Outdated,
-    /// No change was waiting for it: the configuration was active before.
-    Unchanged,
-    /// A change is complete.
-    Switched,
-}
-
-/// How many routers may die over a new configuration before the change fails.
-const MAX_ROUTERS_LOST: u32 = 3;
 
 // === impl Changes ===
 
@@ -345,193 +331,11 @@ impl Changes {
         }
     }
 
-    // The switch
-
-    /// Everything new works: it becomes active.
-    fn switch(&mut self, runtime: &mut Runtime, now: Instant) {
-        let prepared = self.set_changed_access(runtime).and_then(|()| self.listen_to_new(runtime));
-        if let Err(problem) = prepared.and_then(|()| self.store()) {
-            return self.fail(&problem, runtime, now);
-        }
-        let Some(change) = &mut self.change else { return };
-        change.progress = Progress::Switching { since: now, routers_lost: 0 };
-        change.next.keep_access_log_of(&self.active);
-        std::mem::swap(&mut self.active, &mut change.next);
-        if !runtime.router.is_running() {
-            return self.start_router(runtime, now);
-        }
-        runtime.listeners.block_new_connections(&self.active.sockets());
-        if let Err(error) = runtime.configure_router(&self.active, now) {
-            self.switch_back(&format!("the router cannot be configured: {error}"), runtime, now);
-        }
-    }
-
-    /// Sets the access to the sockets of the active configuration that have another one in the next.
-    fn set_changed_access(&self, runtime: &Runtime) -> Result<(), String> {
-        let Some(Change { next, .. }) = &self.change else { return Ok(()) };
-        next.other_access_than(&self.active).try_for_each(|(id, access)| runtime.listeners.set_access(id, access))
-    }
-
-    /// Lets clients connect: until now new sockets were only bound, so that no client waited for what boots.
-    fn listen_to_new(&self, runtime: &Runtime) -> Result<(), String> {
-        let Some(Change { next, .. }) = &self.change else { return Ok(()) };
-        let listeners = next.listeners.iter().zip(&next.configuration.listeners);
-        let mut new = listeners.filter(|(id, _)| !self.active.listeners.contains(id));
-        new.try_for_each(|(id, listener)| runtime.listeners.listen(*id, listener.backlog, self.chosen_by()))?;
-        let metrics = next.metrics_listener.filter(|id| self.active.metrics_listener != Some(*id));
-        metrics.map_or(Ok(()), |id| runtime.listeners.listen(id, None, ChosenBy::Metrics))
-    }
-
-    /// Stores the next configuration, unless it is stored already. On a read-only file system, the one of the command
-    /// line is not stored: it will be given again.
-    fn store(&self) -> Result<(), String> {
-        let (Some(state), Some(change)) = (&self.state, &self.change) else { return Ok(()) };
-        let is_stored = match &change.origin {
-            Origin::Start => state.is_read_only(),
-            origin => origin.is_stored(),
-        };
-        if is_stored { Ok(()) } else { state.store_configuration(&change.next.document.compact()) }
-    }
-
-    /// Starts a router with the active configuration, or sets the time for the next attempt.
-    pub fn start_router(&mut self, runtime: &mut Runtime, now: Instant) {
-        runtime.router.cancel_start();
-        self.stop_unused(runtime, now);
-        let Err(error) = runtime.start_router(&self.active, now) else { return };
-        let reason = format!("the router cannot be started: {error}");
-        if matches!(runtime.stage, Stage::Booting) {
-            return self.fail(&reason, runtime, now);
-        }
-        tracing::error!("{reason}");
-        runtime.router.retry_start(now);
-        self.on_router_lost(runtime, now);
-    }
-
-    /// The router has applied the configuration with this version.
-    pub fn on_configured(&mut self, version: u64, runtime: &mut Runtime, now: Instant) -> Configured {
-        if version != self.active.version {
-            return Configured::Outdated;
-        }
-        runtime.router.on_configured(self.active.sockets_of_router());
-        // A router that was restarted reports this, too, while the next change still boots: its sockets are kept then.
-        let mut listeners = self.active.sockets();
-        let switched = self.change.take_if(|change| change.is_switching());
-        listeners.extend(self.change.iter().flat_map(|change| change.next.sockets()));
-        runtime.listeners.retain(&listeners);
-        if switched.is_some() {
-            self.warnings.log(&self.active, runtime);
-            self.retire_idle_workers(runtime, now);
-        }
-        for (id, listener) in self.active.listeners.iter().zip(&self.active.configuration.listeners) {
-            if let Err(problem) = runtime.listeners.listen(*id, listener.backlog, self.chosen_by()) {
-                tracing::warn!("the backlog of a listener stays as it is: {problem}");
-            }
-        }
-        let configured = if switched.is_some() { Configured::Switched } else { Configured::Unchanged };
-        let (origin, before) = switched.map(|change| (change.origin, change.next.failures)).unzip();
-        match origin {
-            Some(Origin::Request(request)) => request.succeed(&self.active.document),
-            Some(Origin::Deploy(deploy)) => {
-                self.ended_deploys.push(EndedDeploy { deploy, failure: None, rejected: BTreeMap::new() });
-            }
-            Some(Origin::Retry) => {
-                let before = before.into_iter().flat_map(BTreeMap::into_keys);
-                for name in before.filter(|name| self.active.generations.contains_key(name)) {
-                    tracing::info!("the application {name:?} has started");
-                }
-            }
-            Some(Origin::Start | Origin::Stored | Origin::Fallback | Origin::Check) | None => {}
-        }
-        self.stop_unused(runtime, now);
-        configured
-    }
-
-    /// New requests go to the new generations. The former ones only finish the requests that they have.
-    fn retire_idle_workers(&self, runtime: &mut Runtime, now: Instant) {
-        for generation in runtime.generations.iter_mut().filter(|generation| self.is_former(generation.id())) {
-            generation.on_former(now);
-        }
-    }
-
-    /// The router rejected the configuration: a bug, because it was validated before.
-    pub fn on_rejected(&mut self, version: u64, reason: &str, runtime: &mut Runtime, now: Instant) {
-        if version == self.active.version {
-            runtime.router.on_rejected();
-            tracing::error!("the router rejected the configuration: {reason}");
-            self.switch_back(&format!("the router rejected the configuration: {reason}"), runtime, now);
-        }
-    }
-
-    /// A router died, or could not be started. The next router starts a warm-up again, and a switch goes on with it,
-    /// unless too many routers died: the configuration may be the cause.
-    pub fn on_router_lost(&mut self, runtime: &mut Runtime, now: Instant) {
-        match self.change.as_mut().map(|change| &mut change.progress) {
-            Some(Progress::WarmingUp(warm_up)) => warm_up.router_lost(),
-            Some(Progress::Switching { routers_lost, .. }) => {
-                *routers_lost += 1;
-                if *routers_lost >= MAX_ROUTERS_LOST {
-                    let reason =
-                        format!("the router exited {MAX_ROUTERS_LOST} times before it applied the configuration");
-                    self.switch_back(&reason, runtime, now);
-                }
-            }
-            Some(Progress::Planning(_) | Progress::Planned(_) | Progress::Booting) | None => {}
-        }
-    }
-
-    /// The router did not apply the new configuration: the one before is active again.
-    fn switch_back(&mut self, reason: &str, runtime: &mut Runtime, now: Instant) {
-        if !self.change.as_ref().is_some_and(Change::is_switching) {
-            return;
-        }
-        self.fail(reason, runtime, now);
-        // The router may be another process than the one that applied it before.
-        if matches!(runtime.stage, Stage::Serving)
-            && let Err(error) = runtime.configure_router(&self.active, now)
-            && runtime.router.is_running()
-        {
-            tracing::error!("the former configuration cannot be sent to the router ({error}); killing the router");
-            runtime.router.kill();
-        }
-    }
-
-    /// Makes the configuration before active again, and stores it.
-    fn swap_back(&mut self, change: &mut Change, runtime: &mut Runtime) {
-        change.next.keep_access_log_of(&self.active);
-        std::mem::swap(&mut self.active, &mut change.next);
-        runtime.listeners.unblock_new_connections();
-        let other = self.active.version > 0 && self.active.document.compact() != change.next.document.compact();
-        // The next configuration must have a larger version than the one that failed.
-        self.active.version = change.next.version + 1;
-        if let Some(state) = self.state.as_ref().filter(|_| other)
-            && let Err(problem) = state.store_configuration(&self.active.document.compact())
-        {
-            tracing::error!("the configuration that failed stays stored: {problem}");
-        }
-    }
-
     // Time, and the end of a change
 
     /// When [`Self::advance`] or [`Self::on_time`] has something to do.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.change.as_ref().and_then(Change::deadline).into_iter().chain(self.switch_deadline()).min()
-    }
-
-    /// Fails a switch that has taken too long.
-    pub fn on_time(&mut self, runtime: &mut Runtime, now: Instant) {
-        if self.switch_deadline().is_some_and(|at| at <= now) {
-            runtime.router.kill_unconfigured();
-            let seconds = router_timeouts::switch().as_secs();
-            let reason = format!("no router applied the configuration within {seconds} s; see howdah's log");
-            self.switch_back(&reason, runtime, now);
-        }
-    }
-
-    fn switch_deadline(&self) -> Option<Instant> {
-        match self.change.as_ref()?.progress {
-            Progress::Switching { since, .. } => Some(since + router_timeouts::switch()),
-            _ => None,
-        }
     }
 
     /// Stops the generations that no configuration names and no router uses. While the router switches, it may have to
@@ -547,16 +351,6 @@ impl Changes {
     pub fn fail_unswitched(&mut self, reason: &str, runtime: &mut Runtime, now: Instant) {
         if self.change.as_ref().is_some_and(|change| !change.is_switching()) {
             self.fail(reason, runtime, now);
-        }
-    }
-
-    /// Ends a switch, because howdah shuts down and there will be no router to finish it. The stored
-    /// configuration is active from the next start.
-    pub fn finish_switch(&mut self) {
-        if let Some(change) = self.change.take_if(|change| change.is_switching())
-            && let Origin::Request(request) = change.origin
-        {
-            request.succeed(&self.active.document);
         }
     }
 
