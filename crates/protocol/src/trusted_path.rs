@@ -5,7 +5,8 @@
 //! descriptor of it: a user who swaps the file while it is opened gains nothing.
 //!
 //! A link among the folders above the file is followed, too, if it leads to a folder of the link's owner, as the `current` of a
-//! deploy does: a user who owns a folder of the path must not lead root to a folder of another user.
+//! deploy does: a user who owns a folder of the path must not lead root to a folder of another user. A `..` behind it is held to the
+//! same rule.
 //!
 //! A file that is only read may be behind any link whose owner owns the file, too: its content gives that user nothing new.
 //!
@@ -23,7 +24,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The most links in a row, as the kernel has it.
 const MAX_LINKS: u32 = 40;
@@ -120,13 +121,15 @@ struct Links {
     left: u32,
     /// Whether all links until now are of root or ours.
     are_trusted: bool,
+    /// The owner of the last link of another user, by which the path has come to where it is.
+    led_by: Option<u32>,
 }
 
 // === impl Links ===
 
 impl Links {
     fn new() -> Links {
-        Links { left: MAX_LINKS, are_trusted: true }
+        Links { left: MAX_LINKS, are_trusted: true, led_by: None }
     }
 
     /// The folder of a file. A path that is not absolute begins at `base`.
@@ -141,6 +144,9 @@ impl Links {
         for component in path.components() {
             let name = component.as_os_str();
             // The root is a component, too.
+            if component == Component::RootDir {
+                self.led_by = None;
+            }
             let next = openat(&folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
             let stat = fstat(&next)?;
             folder = match is_link(&stat) {
@@ -148,6 +154,15 @@ impl Links {
                 true if self.is_of_procfs(&folder)? => openat(&folder, name, FOLDER, Mode::empty())?,
                 true => self.linked_folder(&folder, &next, stat.st_uid)?,
             };
+            // A folder of this user may be in a folder of another one.
+            if let (Component::ParentDir, Some(owner)) = (component, self.led_by)
+                && stat.st_uid != owner
+            {
+                return Err(io::Error::other(format!(
+                    "a `..` of its path, behind a symbolic link of user id {owner}, leads to a folder of another user: it is not \
+                     followed"
+                )));
+            }
         }
         Ok(openat(&folder, ".", FOLDER, Mode::empty())?)
     }
@@ -164,6 +179,9 @@ impl Links {
                 "a folder of its path is a symbolic link of user id {owner} to {target}, which belongs to another user: it is \
                  not followed"
             )));
+        }
+        if !is_trusted(owner) {
+            self.led_by = Some(owner);
         }
         Ok(linked)
     }
@@ -322,6 +340,35 @@ mod tests {
         read(&at("log")).unwrap_err();
         owner_of_folder(&at("logs")).unwrap_err();
         assert_eq!(std::fs::read(at("real/log")).unwrap(), b"xx");
+    }
+
+    #[test]
+    fn a_way_up_behind_a_link_of_another_user_stays_with_this_user() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("private/theirs/inner")).unwrap();
+        symlink(at("private/theirs"), at("up")).unwrap();
+        symlink(at("private/theirs/inner"), at("inner")).unwrap();
+        symlink(at("up"), at("of-root")).unwrap();
+        symlink(folder.path(), at("home")).unwrap();
+        for name in ["private/theirs", "private/theirs/inner", "up", "inner"] {
+            lchown(at(name), Some(65534), None).unwrap();
+        }
+        for refused in ["up/../log", "of-root/../log", "inner/../../log"] {
+            let error = append(&at(refused)).unwrap_err().to_string();
+            assert!(error.starts_with("a `..` of its path, behind a symbolic link of user id 65534"), "{error}");
+            owner_of_folder(at(refused).parent().unwrap()).unwrap_err();
+        }
+        assert!(!at("private/log").exists());
+        append(&at("inner/../log")).unwrap();
+        append(&at("home/private/../log")).unwrap();
+        // An absolute link of root begins from the start.
+        symlink(at("private/../private"), at("private/theirs/again")).unwrap();
+        append(&at("up/again/log")).unwrap();
+        assert!(at("private/theirs/log").exists() && at("log").exists() && at("private/log").exists());
     }
 
     #[test]

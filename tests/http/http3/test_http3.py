@@ -348,28 +348,41 @@ def test_a_head_that_does_not_come_costs_its_stream(begin):
         assert client.request("/file.txt").status == 200
 
 
+def code_of_end(server, act) -> int | None:
+    """The code with which the server closes the connection of a client that acts like this. On a busy machine the client may look at
+    its packets so late that the server has forgotten the connection, and has answered a later packet with a stateless reset
+    (RFC 9000, 10.3): the client reports only that, and tries again."""
+    for _ in range(5):
+        with connect(server) as client:
+            act(client)
+            client.wait(lambda: client.closed)
+        if client.closed["reason"] != "reset by peer":
+            break
+    return client.closed["code"]
+
+
 def test_requests_that_are_cancelled_again_and_again_end_the_connection(server):
-    with connect(server) as client:
+    def cancel(client):
         for _ in range(2000):
             stream = client.begin("/slow.php", reads=True)
             client.stop(stream)
             client.reset(stream)
             if client.closed:
                 break
-        client.wait(lambda: client.closed)
-        assert client.closed["code"] == EXCESSIVE_LOAD
+
+    assert code_of_end(server, cancel) == EXCESSIVE_LOAD
     with connect(server) as client:
         assert client.request("/file.txt").status == 200
 
 
 @pytest.mark.parametrize("kind", [DATA, 0x21], ids=["empty DATA", "unknown"])
 def test_frames_without_a_use_end_the_connection(server, kind):
-    with connect(server) as client:
+    def send(client):
         stream = client.begin("/length.php", method="POST", ends=False)
         for _ in range(100):
             client.send(stream, frame(kind) * 1000)
-        client.wait(lambda: client.closed)
-        assert client.closed["code"] == EXCESSIVE_LOAD
+
+    assert code_of_end(server, send) == EXCESSIVE_LOAD
 
 
 def test_an_endless_unknown_frame_takes_no_memory(server):
