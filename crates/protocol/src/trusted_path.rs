@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -90,7 +90,7 @@ fn follow(
             let file = openat(&folder, &name, flags | OFlags::CLOEXEC, mode)?;
             return Ok((folder, file));
         }
-        links.are_trusted &= is_trusted(owner);
+        links.begin_link_of(owner);
         let target = PathBuf::from(OsString::from_vec(readlinkat(&link, "", Vec::new())?.into_bytes()));
         folder = links.folder_of(folder.as_fd(), &target)?;
         name = name_of(&target)?;
@@ -107,12 +107,20 @@ pub fn folder(path: &Path) -> io::Result<(OwnedFd, OsString)> {
     Ok((folder, name_of(path)?))
 }
 
-/// The owner and the group of the folder at this path, whose links are followed as above.
+/// The folder at this path, whose links are followed as above: a descriptor with `O_PATH`.
 ///
 /// # Errors
 /// The errors of open(2), and one for a link of another user.
+pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    Links::new().folder(CWD, path)
+}
+
+/// The owner and the group of the folder at this path, whose links are followed as above.
+///
+/// # Errors
+/// The errors of [`open_folder`].
 pub fn owner_of_folder(path: &Path) -> io::Result<(u32, u32)> {
-    let stat = fstat(Links::new().folder(CWD, path)?)?;
+    let stat = fstat(open_folder(path)?)?;
     Ok((stat.st_uid, stat.st_gid))
 }
 
@@ -170,7 +178,7 @@ impl Links {
     /// The folder to which a link of this owner in another folder leads.
     fn linked_folder(&mut self, folder: &OwnedFd, link: &OwnedFd, owner: u32) -> io::Result<OwnedFd> {
         self.count()?;
-        self.are_trusted &= is_trusted(owner);
+        self.begin_link_of(owner);
         let target = PathBuf::from(OsString::from_vec(readlinkat(link, "", Vec::new())?.into_bytes()));
         let linked = self.folder(folder, &target)?;
         if !is_trusted(owner) && fstat(&linked)?.st_uid != owner {
@@ -197,6 +205,14 @@ impl Links {
         Ok(is_of_procfs)
     }
 
+    /// The text of a link of this user comes next. A text of another user may lead anywhere on its way: its end counts.
+    fn begin_link_of(&mut self, owner: u32) {
+        if !is_trusted(owner) {
+            self.are_trusted = false;
+            self.led_by = None;
+        }
+    }
+
     fn count(&mut self) -> io::Result<()> {
         self.left = self.left.checked_sub(1).ok_or(Errno::LOOP)?;
         Ok(())
@@ -216,15 +232,21 @@ fn is_link(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
 }
 
-/// Refuses a hard link that another user may have made.
+/// Refuses a hard link that another user may have made, or has made and removed since the file was opened.
 fn with_one_name(folder: &OwnedFd, file: OwnedFd) -> io::Result<File> {
-    let names = fstat(&file).map(|stat| if is_regular(&stat) { stat.st_nlink } else { 1 })?;
-    if names > 1 {
-        let folder = fstat(folder)?;
-        if !is_trusted(folder.st_uid) || folder.st_mode & WRITABLE_BY_OTHERS != 0 {
+    let stat = fstat(&file)?;
+    let parent = fstat(folder)?;
+    if is_regular(&stat) && (!is_trusted(parent.st_uid) || parent.st_mode & WRITABLE_BY_OTHERS != 0) {
+        let names = stat.st_nlink;
+        if names > 1 {
             return Err(io::Error::other(format!(
                 "it has {names} names (hard links), and another user can write to its folder; remove it"
             )));
+        }
+        // The name by which it was opened is the one that was counted if it is there after the count: a removed one does not come back.
+        let path = readlinkat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new())?;
+        if path.as_bytes().ends_with(b" (deleted)") {
+            return Err(io::Error::other("another user has removed it meanwhile"));
         }
     }
     Ok(File::from(file))
@@ -242,7 +264,6 @@ fn name_of(path: &Path) -> io::Result<OsString> {
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::os::fd::AsRawFd;
     use std::os::unix::fs::{PermissionsExt, lchown, symlink};
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -343,6 +364,26 @@ mod tests {
     }
 
     #[test]
+    fn a_file_without_its_name_is_refused_where_others_may_have_removed_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let parent = OwnedFd::from(File::open(folder.path()).unwrap());
+        let open = || OwnedFd::from(File::create(folder.path().join("log")).unwrap());
+        let removed = || {
+            std::fs::hard_link(folder.path().join("log"), folder.path().join("victim")).unwrap();
+            let file = open();
+            std::fs::remove_file(folder.path().join("log")).unwrap();
+            file
+        };
+        with_one_name(&parent, open()).unwrap();
+        with_one_name(&parent, removed()).unwrap();
+        std::fs::rename(folder.path().join("victim"), folder.path().join("log")).unwrap();
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        with_one_name(&parent, open()).unwrap();
+        let error = with_one_name(&parent, removed()).unwrap_err().to_string();
+        assert_eq!(error, "another user has removed it meanwhile");
+    }
+
+    #[test]
     fn a_way_up_behind_a_link_of_another_user_stays_with_this_user() {
         if !rustix::process::geteuid().is_root() {
             return;
@@ -369,6 +410,14 @@ mod tests {
         symlink(at("private/../private"), at("private/theirs/again")).unwrap();
         append(&at("up/again/log")).unwrap();
         assert!(at("private/theirs/log").exists() && at("log").exists() && at("private/log").exists());
+        // The text of their own link may pass folders of others, if it ends in one of theirs.
+        std::fs::create_dir(at("private/shared")).unwrap();
+        symlink("../../shared", at("private/theirs/inner/shared")).unwrap();
+        for name in ["private/shared", "private/theirs/inner/shared"] {
+            lchown(at(name), Some(65534), None).unwrap();
+        }
+        append(&at("inner/shared/log")).unwrap();
+        append(&at("inner/shared/../log")).unwrap_err();
     }
 
     #[test]

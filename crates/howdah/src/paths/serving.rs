@@ -88,16 +88,24 @@ impl ServeFolders {
     }
 }
 
-/// The absolute path. Symbolic links are not resolved: a deploy may change their targets.
+/// The absolute path. Symbolic links are not resolved: a deploy may change their targets, and who opens the path looks whose they are.
+/// A `..` behind a link stays, and others are resolved.
 ///
 /// # Errors
-/// The current folder does not exist, or a path with `..` cannot be resolved.
+/// The current folder does not exist.
 pub fn absolute(path: &Path) -> Result<PathBuf, String> {
-    let problem = |error| format!("{}: {error}", path.display());
-    if path.components().any(|component| component == Component::ParentDir) && path.exists() {
-        return path.canonicalize().map_err(problem);
+    let whole = std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut resolved = PathBuf::new();
+    for component in whole.components() {
+        let is_link = || resolved.symlink_metadata().is_ok_and(|found| found.is_symlink());
+        let ends_with_up = resolved.ends_with("..");
+        if component == Component::ParentDir && !ends_with_up && !is_link() {
+            resolved.pop();
+        } else {
+            resolved.push(component);
+        }
     }
-    Ok(std::path::absolute(path).map_err(problem)?.components().collect())
+    Ok(resolved)
 }
 
 /// The beginning of the names of all folders that serve this folder.
@@ -129,6 +137,26 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_way_up_is_resolved_unless_it_is_behind_a_link() {
+        let place = tempfile::tempdir().unwrap();
+        let base = place.path();
+        std::fs::create_dir_all(base.join("real/inner")).unwrap();
+        symlink("real/inner", base.join("link")).unwrap();
+        for (path, expected) in [
+            ("real/../link/x", "link/x"),
+            ("real/inner/../../link", "link"),
+            ("./missing/../link", "link"),
+            ("link/../y", "link/../y"),
+            ("link/../../y/../z", "link/../../z"),
+        ] {
+            assert_eq!(absolute(&base.join(path)), Ok(base.join(expected)), "{path}");
+        }
+        assert_eq!(absolute(Path::new("/../..")), Ok("/".into()));
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(absolute(Path::new("../x")), Ok(here.parent().unwrap().join("x")));
+    }
 
     fn folders() -> (tempfile::TempDir, ServeFolders) {
         let place = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 //! The application's user may own the rootfs and put symbolic links into it. Therefore all that is mounted is opened or
 //! made first, and attached only when the rootfs is `/` and the old root directory is gone: no link in it leads out of
 //! it then. (While the old root lies on top of the new one, `/..` leads there.) All mounts are in a mount namespace of
-//! their own, and disappear with its last process.
+//! their own, and disappear with its last process. A link of that user above the rootfs is followed only to a folder of their own.
 //!
 //! That user may own php.ini and its folder, too. Mounted by root, it could be any file or folder, below any private folder:
 //! only a regular file is mounted, and none to which a link of another user than its owner leads.
@@ -15,11 +15,10 @@ use crate::sapi;
 use howdah_protocol::messages::confinement::{Confinement, Rootfs};
 use howdah_protocol::trusted_path;
 use nix::libc;
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
-    UnmountFlags, fsconfig_create, fsmount, fsopen, mount, mount_bind_recursive, mount_change, mount_remount,
-    move_mount, open_tree, unmount,
+    UnmountFlags, fsconfig_create, fsmount, fsopen, mount, mount_change, mount_remount, move_mount, open_tree, unmount,
 };
 use std::fs::OpenOptions;
 use std::io;
@@ -66,6 +65,15 @@ pub fn arrange(
     }
 }
 
+/// Opens the folder. Root's mounts in it, and its files below private folders, are not for a user who has put a link in its place.
+fn open_rootfs(path: &Path, is_root: bool) -> io::Result<OwnedFd> {
+    if is_root {
+        return trusted_path::open_folder(path);
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(CWD, path, flags, Mode::empty())?)
+}
+
 fn enter(rootfs: &Rootfs, php_ini: Option<&Path>, is_root: bool) -> Result<(), Problem> {
     let path = &rootfs.path;
     let failed = |doing: &str| problem("rootfs", format!("{}: {doing}", path.display()));
@@ -87,8 +95,16 @@ fn enter(rootfs: &Rootfs, php_ini: Option<&Path>, is_root: bool) -> Result<(), P
     // While the old /proc is still mounted: without root, the kernel checks that the new one reveals no more.
     let option = "automount/procfs";
     let proc = rootfs.procfs.then(proc_tree).transpose().map_err(problem(option, "/proc cannot be made"))?;
-    mount_bind_recursive(path, path).map_err(failed("it cannot be mounted"))?;
-    rustix::process::chdir(path).map_err(failed("it cannot be entered"))?;
+    let folder =
+        open_rootfs(path, is_root).map_err(problem("rootfs", format!("{}: it cannot be opened", path.display())))?;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let root = open_tree(&folder, "", flags).map_err(failed("it cannot be mounted"))?;
+    let onto_itself = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(&root, "", &folder, "", onto_itself).map_err(failed("it cannot be mounted"))?;
+    rustix::process::fchdir(&root).map_err(failed("it cannot be entered"))?;
     // The old root is on top of the new one then, as ".", until it is unmounted.
     rustix::process::pivot_root(".", ".").map_err(failed("it cannot become the root directory"))?;
     unmount(".", UnmountFlags::DETACH).map_err(failed("the old root directory cannot be left"))?;
