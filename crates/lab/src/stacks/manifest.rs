@@ -37,6 +37,9 @@ pub struct Manifest {
     /// Folders that are made inside of its folder, writable for PHP's user.
     #[serde(default)]
     pub folders: Vec<String>,
+    /// Folders that are made inside of its folder, in which only root, or the user of the lab, makes files.
+    #[serde(default)]
+    pub private_folders: Vec<String>,
     /// Its configuration files.
     #[serde(default)]
     pub files: Vec<FileTemplate>,

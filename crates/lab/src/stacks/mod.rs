@@ -7,7 +7,7 @@
 //! - [`template`]: the language of templates and its variables
 //! - [`detect`]: is it installed, and in which version?
 //! - [`php`]: the one php.ini of all stacks, and the facts that PHP reports about itself
-//! - [`process`]: starts and stops processes; [`running`]: a stack from its start to its stop
+//! - [`process`]: starts and stops processes; [`running`]: a stack from its start to its stop; [`user_files`]: folders of PHP's user
 
 pub mod detect;
 pub mod library;
@@ -16,7 +16,9 @@ pub mod php;
 pub mod process;
 pub mod running;
 pub mod template;
+pub mod user_files;
 
 pub use detect::{Detection, Missing};
 pub use library::{Definition, Library};
-pub use running::{Conditions, Running, StackSpec, StartFailure, open_to_user};
+pub use running::{Conditions, Running, StackSpec, StartFailure};
+pub use user_files::open_to_user;

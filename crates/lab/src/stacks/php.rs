@@ -3,6 +3,7 @@
 //! The php.ini is the one that lab.json names, or that of the distribution for FPM, with the lab's lines at its end. The
 //! extensions are those of FPM, for all stacks: their folder is in PHP_INI_SCAN_DIR.
 
+use super::user_files::read_file;
 use crate::results::PhpFacts;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -89,7 +90,7 @@ impl IniSources {
         IniSources { base: existing(&BASES), scan_dir: existing(&SCAN_DIRS), settings }
     }
 
-    /// Writes a php.ini. With `facts`, a folder, PHP reports there about itself.
+    /// Writes a php.ini. With `facts`, a folder, PHP reports there about itself, by a script beside the php.ini.
     ///
     /// # Errors
     /// The base cannot be read, or the file cannot be written.
@@ -111,7 +112,8 @@ impl IniSources {
         }
         let _ = writeln!(content, "error_log = {}", quoted(&error_log.display().to_string()));
         if let Some(folder) = facts {
-            let probe = folder.join("probe.php");
+            // Not in that folder, where the user could put a link in its place.
+            let probe = path.with_extension("probe.php");
             fs::write(&probe, include_str!("probe.php")).map_err(|error| describe(&probe, error))?;
             let _ = writeln!(content, "auto_prepend_file = {}", quoted(&probe.display().to_string()));
             let _ = writeln!(content, "howdah_lab.facts = {}", quoted(&folder.display().to_string()));
@@ -139,8 +141,7 @@ impl Facts {
         let files = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
         let mut reports: Vec<_> = files.filter(|path| path.extension().is_some_and(|ext| ext == "json")).collect();
         reports.sort();
-        let facts =
-            reports.iter().filter_map(|path| serde_json::from_str::<Facts>(&fs::read_to_string(path).ok()?).ok());
+        let facts = reports.iter().filter_map(|path| serde_json::from_slice::<Facts>(&read_file(path).ok()?).ok());
         // A manager process on PHP's command line reports, too; its workers are others.
         let mut facts: Vec<_> = facts.collect();
         let server = facts.iter().position(|facts| facts.sapi != "cli").unwrap_or(0);
@@ -201,7 +202,7 @@ mod tests {
         );
         assert!(ini.content.contains("\nopcache.enable = 0\n") && !ini.content.contains("opcache.enable = 1"));
         assert!(ini.content.contains("a = \"x; \\\"y\\\"\"\n") && ini.content.contains("auto_prepend_file = \"/"));
-        assert!(folder.path().join("probe.php").is_file());
+        assert!(folder.path().join("php.probe.php").is_file());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::library::Definition;
 use super::manifest::{ProcessTemplate, Ready};
 use super::process::{self, Launch};
 use super::template::{Renderer, free_port};
+use super::user_files::{open_to_user, read_file};
 use crate::load::connection::Endpoint;
 use crate::load::single;
 use crate::load::target::{Checks, Target};
@@ -15,7 +16,6 @@ use minijinja::context;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -176,10 +176,14 @@ impl Running {
     ) -> Result<(), String> {
         let describe = |path: &Path, error: std::io::Error| crate::reason::at(path, &error);
         let manifest = &spec.definition.manifest;
-        let owned = manifest.folders.iter().map(|name| folder.join(name)).chain([folder.to_owned()]);
-        for path in owned.collect::<Vec<_>>() {
+        // A process of root opens its files by their names: in a folder of the user, a link in their place would lead it anywhere.
+        let user = conditions.user.as_deref();
+        let all_as_user = manifest.processes.iter().all(|process| process.as_user);
+        let private = manifest.private_folders.iter().map(|name| (folder.join(name), None));
+        let open = manifest.folders.iter().map(|name| (folder.join(name), user));
+        for (path, user) in [(folder.to_owned(), user.filter(|_| all_as_user))].into_iter().chain(private).chain(open) {
             fs::create_dir_all(&path).map_err(|error| describe(&path, error))?;
-            open_to_user(&path, conditions.user.as_deref()).map_err(|error| describe(&path, error))?;
+            open_to_user(&path, user).map_err(|error| describe(&path, error))?;
         }
         for file in &manifest.files {
             let place = format!("{}/{}", spec.definition.name, file.template);
@@ -218,7 +222,7 @@ impl Running {
             "" => 1,
             text => text.parse().map_err(|_| format!("{text:?} is not a number of processes"))?,
         };
-        let log = folder.join(format!("{}-output.log", template.name));
+        let log = beside(folder, &format!("{}-output.log", template.name));
         self.logs.push(log.clone());
         for _ in 0..count {
             let user = conditions.user.as_deref().filter(|_| template.as_user);
@@ -349,26 +353,16 @@ fn renderer(
     })
 }
 
-/// Lets a user, and no other one, make files in a folder of the lab's. The files of the lab stay its own: a server
-/// may read it as root.
-///
-/// # Errors
-/// The folder's group cannot be changed.
-pub fn open_to_user(path: &Path, user: Option<&str>) -> std::io::Result<()> {
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
-    let Some(user) = user else { return Ok(()) };
-    let passwd = fs::read_to_string("/etc/passwd")?;
-    let group = passwd.lines().find_map(|line| {
-        let fields: Vec<_> = line.split(':').collect();
-        (fields.first() == Some(&user)).then(|| fields.get(3)?.parse().ok())?
-    });
-    let Some(group) = group else { return Ok(()) };
-    std::os::unix::fs::chown(path, None, Some(group))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o1775))
+/// A path beside this folder, which the user may own, with its name first.
+fn beside(folder: &Path, name: &str) -> PathBuf {
+    let mut whole = folder.file_name().unwrap_or_default().to_owned();
+    whole.push("-");
+    whole.push(name);
+    folder.with_file_name(whole)
 }
 
 fn end_of(log: &Path) -> Vec<String> {
-    let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let text = read_file(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let lines: Vec<_> = text.lines().map(str::to_owned).collect();
     lines[lines.len().saturating_sub(LOG_LINES)..].to_vec()
 }
