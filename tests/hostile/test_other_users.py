@@ -301,12 +301,51 @@ def test_serve_takes_no_user_by_the_link_of_another_user(place, folder):
     refused = subprocess.run(command, capture_output=True, text=True)
     assert refused.returncode == 1 and "name the user with --user" in refused.stderr, refused
     assert f"is a symbolic link of user id {VICTIM} to {site}, which belongs to another user" in refused.stderr
+    # A way up from the current folder leads through the same link.
+    inside = owned(place / "home" / "app", VICTIM)
+    relative = subprocess.run([*command[:2], "../link", *command[3:]], cwd=inside, capture_output=True, text=True)
+    assert relative.returncode == 1 and relative.stderr == refused.stderr
     named = subprocess.run([*command, "--user", "www-data"], capture_output=True, text=True)
     assert json.loads(named.stdout)["settings"]["user"] == "www-data"
     # Its owner may lead to its own folder.
     os.chown(link, ATTACKER, ATTACKER, follow_symlinks=False)
     own = subprocess.run(command, capture_output=True, text=True)
     assert own.returncode == 0, own.stderr
+
+
+def test_an_access_log_above_the_current_folder_is_not_behind_the_link_of_another_user(place, folder):
+    folder.write("index.html", "here")
+    victim = place / "victim"
+    victim.write_text("of root")
+    inside = owned(owned(place / "home", ATTACKER) / "app", ATTACKER)
+    (place / "home" / "access.log").symlink_to(victim)
+    os.chown(place / "home" / "access.log", ATTACKER, ATTACKER, follow_symlinks=False)
+    command = [str(EXECUTABLE), "serve", str(folder.root), "--listen", f"127.0.0.1:{free_port()}", "--access-log", "../access.log"]
+    done = subprocess.run(command, cwd=inside, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1 and f"it is a symbolic link of user id {ATTACKER}, which is not followed" in done.stderr
+    assert victim.read_text() == "of root"
+
+
+def test_a_rootfs_does_not_become_that_of_another_user(run, folder, place):
+    """Its owner puts a link in its place, and kills the own prototype."""
+    rootfs = owned(owned(place / "home", ATTACKER) / "rootfs", ATTACKER)
+    other = owned(owned(place / "private", VICTIM) / "rootfs", VICTIM)
+    other.parent.chmod(0o700)
+    for root, text in ((rootfs, "own"), (other, "of another user")):
+        (root / "app").mkdir()
+        (root / "app" / "index.php").write_text(f"<?php echo '{text}';")
+    application = {"type": "php", "root": "/app", "processes": 1, "user": "www-data", "isolation": {"rootfs": str(rootfs)}}
+    server = run({"applications": {"app": application}})
+    assert server.get("/index.php").text == "own"
+    rootfs.rename(place / "home" / "former")
+    rootfs.symlink_to(other)
+    os.chown(rootfs, ATTACKER, ATTACKER, follow_symlinks=False)
+    server.prototype().kill()
+    server.wait_for_log_line(f"a symbolic link of user id {ATTACKER} to {other}, which belongs to another user")
+    assert sorted(entry.name for entry in other.iterdir()) == ["app"]
+    rootfs.unlink()
+    (place / "home" / "former").rename(rootfs)
+    wait_for(lambda: server.get("/index.php").text == "own", "its own rootfs")
 
 
 def test_a_page_of_errors_shows_no_file_of_another_user(run, folder, tmp_path):

@@ -1,20 +1,28 @@
 //! A file with a result, in a folder that another user may own: root often profiles in the folder of an application.
 //!
 //! The file is made under a name that no other user can know, and renamed when it is complete. A link in place of the file
-//! is replaced, and not followed. A command that is interrupted before it has a result leaves nothing.
+//! is replaced, and not followed; of the links above it, [`trusted_path`] follows some. A command that is interrupted before it has a result leaves nothing.
 //!
 //! Fails if the folder cannot be written.
 
+use howdah_protocol::trusted_path;
 use howdah_supervisor::system_error::error_text;
+use std::ffi::OsString;
 use std::fs::Permissions;
 use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// The path of the file, which can be written.
+/// A file that can be written.
 #[derive(Debug)]
-pub struct ResultFile(PathBuf);
+pub struct ResultFile {
+    path: PathBuf,
+    /// Its folder, whatever another user puts in its place meanwhile.
+    folder: OwnedFd,
+    name: OsString,
+}
 
 /// As for any new file: the umask applies.
 const MODE: u32 = 0o666;
@@ -27,12 +35,14 @@ impl ResultFile {
     /// # Errors
     /// A sentence.
     pub fn create(path: &Path) -> Result<ResultFile, String> {
-        temporary_beside(path).map(|_tried| ResultFile(path.to_owned()))
+        let (folder, name) = trusted_path::folder(path).map_err(|error| unwritable(path, &error))?;
+        let file = ResultFile { path: path.to_owned(), folder, name };
+        file.temporary().map(|_tried| file)
     }
 
     /// Its path.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Writes it, in place of a former one.
@@ -40,18 +50,21 @@ impl ResultFile {
     /// # Errors
     /// A sentence.
     pub fn write(self, content: &[u8]) -> Result<(), String> {
-        let mut file = temporary_beside(&self.0)?;
-        file.write_all(content).map_err(|error| unwritable(&self.0, &error))?;
-        file.persist(&self.0).map(drop).map_err(|error| unwritable(&self.0, &error.error))
+        let mut file = self.temporary()?;
+        file.write_all(content).map_err(|error| unwritable(&self.path, &error))?;
+        file.persist(self.folder().join(&self.name)).map(drop).map_err(|error| unwritable(&self.path, &error.error))
     }
-}
 
-/// An empty file in the same folder, which is removed when it is dropped.
-fn temporary_beside(path: &Path) -> Result<NamedTempFile, String> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    let file = builder.prefix(".howdah-").permissions(Permissions::from_mode(MODE)).tempfile_in(folder);
-    file.map_err(|error| unwritable(path, &error))
+    /// An empty file in the same folder, which is removed when it is dropped.
+    fn temporary(&self) -> Result<NamedTempFile, String> {
+        let mut builder = tempfile::Builder::new();
+        let file = builder.prefix(".howdah-").permissions(Permissions::from_mode(MODE)).tempfile_in(self.folder());
+        file.map_err(|error| unwritable(&self.path, &error))
+    }
+
+    fn folder(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))
+    }
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> String {
