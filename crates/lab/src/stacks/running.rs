@@ -13,6 +13,7 @@ use crate::load::single;
 use crate::load::target::{Checks, Target};
 use crate::results::{CommandUsed, StackFile};
 use minijinja::context;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -176,14 +177,9 @@ impl Running {
     ) -> Result<(), String> {
         let describe = |path: &Path, error: std::io::Error| crate::reason::at(path, &error);
         let manifest = &spec.definition.manifest;
-        // A process of root opens its files by their names: in a folder of the user, a link in their place would lead it anywhere.
-        let user = conditions.user.as_deref();
-        let all_as_user = manifest.processes.iter().all(|process| process.as_user);
-        let private = manifest.private_folders.iter().map(|name| (folder.join(name), None));
-        let open = manifest.folders.iter().map(|name| (folder.join(name), user));
-        for (path, user) in [(folder.to_owned(), user.filter(|_| all_as_user))].into_iter().chain(private).chain(open) {
+        let all = [&manifest.private_folders, &manifest.folders].into_iter().flatten().map(|name| folder.join(name));
+        for path in [folder.to_owned()].into_iter().chain(all) {
             fs::create_dir_all(&path).map_err(|error| describe(&path, error))?;
-            open_to_user(&path, user).map_err(|error| describe(&path, error))?;
         }
         for file in &manifest.files {
             let place = format!("{}/{}", spec.definition.name, file.template);
@@ -193,6 +189,16 @@ impl Running {
             let path = folder.join(&file.path);
             crate::result_file::write(&path, &content)?;
             self.files.push(StackFile { path: file.path.clone(), content, is_configuration: file.configuration });
+        }
+        // A process of root opens its files by their names: in a folder of the user, a link in their place would lead it anywhere. The lab
+        // itself makes nothing more in these folders.
+        let is_of_user = manifest.processes.iter().all(|process| process.as_user);
+        let mut open: Vec<_> = manifest.folders.iter().map(|name| folder.join(name)).collect();
+        open.extend(is_of_user.then(|| folder.to_owned()));
+        // The inner ones first.
+        open.sort_by_key(|path| Reverse(path.components().count()));
+        for path in open {
+            open_to_user(&path, conditions.user.as_deref()).map_err(|error| describe(&path, error))?;
         }
         Ok(())
     }

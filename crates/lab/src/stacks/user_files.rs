@@ -1,11 +1,13 @@
 //! Folders in which PHP's user makes files, and the files that the lab reads there. The lab runs as root, mostly: it opens nothing there to
 //! write to it, and follows no links.
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Gid, Mode, OFlags, fchmod, fchown, openat};
 use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
+
+/// How much of a file is read: that of a user may have any length.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Lets a user, and no other one, make files in a folder of the lab's. The files of the lab stay its own: a server
 /// may read it as root.
@@ -13,7 +15,9 @@ use std::path::Path;
 /// # Errors
 /// The folder's group cannot be changed.
 pub fn open_to_user(path: &Path, user: Option<&str>) -> io::Result<()> {
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = openat(CWD, path, flags, Mode::empty())?;
+    fchmod(&folder, Mode::from_raw_mode(0o755))?;
     let Some(user) = user else { return Ok(()) };
     let passwd = fs::read_to_string("/etc/passwd")?;
     let group = passwd.lines().find_map(|line| {
@@ -21,11 +25,11 @@ pub fn open_to_user(path: &Path, user: Option<&str>) -> io::Result<()> {
         (fields.first() == Some(&user)).then(|| fields.get(3)?.parse().ok())?
     });
     let Some(group) = group else { return Ok(()) };
-    std::os::unix::fs::chown(path, None, Some(group))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o1775))
+    fchown(&folder, None, Some(Gid::from_raw(group)))?;
+    Ok(fchmod(&folder, Mode::from_raw_mode(0o1775))?)
 }
 
-/// The content of a regular file in a folder in which PHP's user may have put a link or a pipe in its place.
+/// The content, or the end of it, of a regular file in a folder in which PHP's user may have put a link or a pipe in its place.
 ///
 /// # Errors
 /// The errors of open(2), and one for another kind of file.
@@ -35,8 +39,9 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
+    file.seek(SeekFrom::Start(file.metadata()?.len().saturating_sub(MAX_BYTES)))?;
     let mut content = Vec::new();
-    file.read_to_end(&mut content)?;
+    file.take(MAX_BYTES).read_to_end(&mut content)?;
     Ok(content)
 }
 
@@ -53,8 +58,20 @@ mod tests {
         symlink("log", at("link")).unwrap();
         rustix::fs::mknodat(CWD, at("pipe"), rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
         assert_eq!(read_file(&at("log")).unwrap(), b"line");
+        File::create(at("large")).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(read_file(&at("large")).unwrap().len() as u64, MAX_BYTES);
         for name in ["link", "pipe", "missing", "."] {
             read_file(&at(name)).unwrap_err();
         }
+    }
+
+    #[test]
+    fn a_link_is_not_opened_to_a_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("victim")).unwrap();
+        symlink("victim", at("link")).unwrap();
+        open_to_user(&at("link"), Some("www-data")).unwrap_err();
+        open_to_user(&at("victim"), None).unwrap();
     }
 }
