@@ -8,7 +8,7 @@ use minijinja::context;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +23,13 @@ pub struct Services {
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
+
+/// The log of the service with this folder: beside it, as the service's preparation may give the folder to another user.
+fn log_of(folder: &Path) -> PathBuf {
+    let mut path = folder.as_os_str().to_owned();
+    path.push("-output.log");
+    path.into()
+}
 
 // === impl Services ===
 
@@ -42,7 +49,7 @@ impl Services {
             let port = ports[&service.name]["port"];
             let place = folder.join(format!("service-{}", service.name));
             running.start_one(service, port, &place, interrupted).map_err(|error| {
-                let log = fs::read_to_string(place.join("output.log")).unwrap_or_default();
+                let log = fs::read_to_string(log_of(&place)).unwrap_or_default();
                 let end: Vec<_> = log.lines().rev().take(5).collect();
                 let end: String = end.into_iter().rev().map(|line| format!("\n  {line}")).collect();
                 format!("the service {}: {error}{end}", service.name)
@@ -61,7 +68,7 @@ impl Services {
         fs::create_dir_all(folder).map_err(|error| crate::reason::at(folder, &error))?;
         let text = |path: &Path| path.display().to_string();
         let renderer = Renderer::new(context! { port, folder => text(folder), lab => text(&service.lab) });
-        let log = folder.join("output.log");
+        let log = log_of(folder);
         let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
         let environment = BTreeMap::from([("PATH".to_owned(), path.to_owned())]);
         let resolve = |words: &[String]| {
