@@ -94,7 +94,7 @@ async fn report(
 ) {
     let reason = match tokio::task::spawn_local(task).await {
         Ok(result) if reports.send(&result) => return,
-        Ok(_) => "the authority has sent something that is too long",
+        Ok(_) => "the other side has sent something that is too long",
         Err(_) => "a bug of howdah: please report the line of the panic in its log",
     };
     reports.send(&failed(reason.to_owned()));
@@ -119,7 +119,7 @@ mod tests {
         LocalSet::new().run_until(all).await;
         let next = || ours.wait_for_long::<FromAcme>().unwrap().map(|(report, _)| report);
         assert!(matches!(next(), Some(FromAcme::Obtained { order: 7, .. })));
-        for expected in ["the authority has sent something that is too long", "a bug of howdah"] {
+        for expected in ["the other side has sent something that is too long", "a bug of howdah"] {
             let Some(FromAcme::Failed { order: 7, failure }) = next() else { panic!("another report") };
             assert!(failure.reason.starts_with(expected), "{}", failure.reason);
         }

@@ -151,7 +151,7 @@ impl Links {
         let mut folder = openat(base, ".", FOLDER, Mode::empty())?;
         for component in path.components() {
             let name = component.as_os_str();
-            // The root is a component, too.
+            // The root is a component, too: a path begins again there.
             if component == Component::RootDir {
                 self.led_by = None;
             }
@@ -246,7 +246,9 @@ fn with_one_name(folder: &OwnedFd, file: OwnedFd) -> io::Result<File> {
         // The name by which it was opened is the one that was counted if it is there after the count: a removed one does not come back.
         let path = readlinkat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new())?;
         if path.as_bytes().ends_with(b" (deleted)") {
-            return Err(io::Error::other("another user has removed it meanwhile"));
+            return Err(io::Error::other(
+                "another user has removed it while it was opened; use a folder to which no other user can write",
+            ));
         }
     }
     Ok(File::from(file))
@@ -380,7 +382,10 @@ mod tests {
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
         with_one_name(&parent, open()).unwrap();
         let error = with_one_name(&parent, removed()).unwrap_err().to_string();
-        assert_eq!(error, "another user has removed it meanwhile");
+        assert_eq!(
+            error,
+            "another user has removed it while it was opened; use a folder to which no other user can write"
+        );
     }
 
     #[test]

@@ -4,11 +4,12 @@ use crate::plan::Service;
 use crate::stacks::detect::find;
 use crate::stacks::process::{self, Launch};
 use crate::stacks::template::{Renderer, free_port};
+use crate::stacks::user_files::{beside, last_lines};
 use minijinja::context;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,13 +24,8 @@ pub struct Services {
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
-
-/// The log of the service with this folder: beside it, as the service's preparation may give the folder to another user.
-fn log_of(folder: &Path) -> PathBuf {
-    let mut path = folder.as_os_str().to_owned();
-    path.push("-output.log");
-    path.into()
-}
+const LOG: &str = "output.log";
+const LOG_LINES: usize = 5;
 
 // === impl Services ===
 
@@ -49,9 +45,8 @@ impl Services {
             let port = ports[&service.name]["port"];
             let place = folder.join(format!("service-{}", service.name));
             running.start_one(service, port, &place, interrupted).map_err(|error| {
-                let log = fs::read_to_string(log_of(&place)).unwrap_or_default();
-                let end: Vec<_> = log.lines().rev().take(5).collect();
-                let end: String = end.into_iter().rev().map(|line| format!("\n  {line}")).collect();
+                let end = last_lines(&beside(&place, LOG), LOG_LINES);
+                let end: String = end.into_iter().map(|line| format!("\n  {line}")).collect();
                 format!("the service {}: {error}{end}", service.name)
             })?;
         }
@@ -68,7 +63,8 @@ impl Services {
         fs::create_dir_all(folder).map_err(|error| crate::reason::at(folder, &error))?;
         let text = |path: &Path| path.display().to_string();
         let renderer = Renderer::new(context! { port, folder => text(folder), lab => text(&service.lab) });
-        let log = log_of(folder);
+        // Its preparation may give the folder to another user.
+        let log = beside(folder, LOG);
         let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
         let environment = BTreeMap::from([("PATH".to_owned(), path.to_owned())]);
         let resolve = |words: &[String]| {

@@ -3,9 +3,9 @@
 use crate::plan::Plan;
 use crate::plan::StackPlan;
 use crate::stacks::Conditions;
-use crate::stacks::open_to_user;
 use crate::stacks::php::{IniSources, PhpIni};
 use crate::stacks::template::Renderer;
+use crate::stacks::user_files::{last_lines, open_to_user};
 use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -105,9 +105,7 @@ impl Session {
 
     /// The end of PHP's error log.
     pub fn php_errors(&self) -> Vec<String> {
-        let text = fs::read_to_string(self.folder.path().join("php-error.log")).unwrap_or_default();
-        let lines: Vec<_> = text.lines().map(str::to_owned).collect();
-        lines[lines.len().saturating_sub(5)..].to_vec()
+        last_lines(&self.folder.path().join("php-error.log"), 5)
     }
 
     /// The session's folder in /dev/shm.

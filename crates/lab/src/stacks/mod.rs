@@ -21,4 +21,3 @@ pub mod user_files;
 pub use detect::{Detection, Missing};
 pub use library::{Definition, Library};
 pub use running::{Conditions, Running, StackSpec, StartFailure};
-pub use user_files::open_to_user;

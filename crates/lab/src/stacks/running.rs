@@ -7,7 +7,7 @@ use super::library::Definition;
 use super::manifest::{ProcessTemplate, Ready};
 use super::process::{self, Launch};
 use super::template::{Renderer, free_port};
-use super::user_files::{open_to_user, read_file};
+use super::user_files::{beside, last_lines, open_to_user};
 use crate::load::connection::Endpoint;
 use crate::load::single;
 use crate::load::target::{Checks, Target};
@@ -147,7 +147,7 @@ impl Running {
 
     /// The last lines of the logs.
     pub fn log(&self) -> Vec<String> {
-        self.logs.iter().flat_map(|log| end_of(log)).collect()
+        self.logs.iter().flat_map(|log| last_lines(log, LOG_LINES)).collect()
     }
 
     /// Stops it, and returns its failure.
@@ -357,18 +357,4 @@ fn renderer(
         somaxconn => conditions.somaxconn,
         open_files => conditions.open_files,
     })
-}
-
-/// A path beside this folder, which the user may own, with its name first.
-fn beside(folder: &Path, name: &str) -> PathBuf {
-    let mut whole = folder.file_name().unwrap_or_default().to_owned();
-    whole.push("-");
-    whole.push(name);
-    folder.with_file_name(whole)
-}
-
-fn end_of(log: &Path) -> Vec<String> {
-    let text = read_file(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-    let lines: Vec<_> = text.lines().map(str::to_owned).collect();
-    lines[lines.len().saturating_sub(LOG_LINES)..].to_vec()
 }

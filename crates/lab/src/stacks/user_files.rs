@@ -4,7 +4,7 @@
 use rustix::fs::{CWD, Gid, Mode, OFlags, fchmod, fchown, openat};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How much of a file is read: that of a user may have any length.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -43,6 +43,21 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     file.take(MAX_BYTES).read_to_end(&mut content)?;
     Ok(content)
+}
+
+/// The last lines of a log in such a folder, or of a log that any user can write to; none if it cannot be read.
+pub fn last_lines(log: &Path, count: usize) -> Vec<String> {
+    let text = read_file(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    lines[lines.len().saturating_sub(count)..].to_vec()
+}
+
+/// A path beside such a folder, for a file of the lab: the folder's name comes first.
+pub fn beside(folder: &Path, name: &str) -> PathBuf {
+    let mut path = folder.as_os_str().to_owned();
+    path.push("-");
+    path.push(name);
+    path.into()
 }
 
 #[cfg(test)]

@@ -44,6 +44,9 @@ const RUN_TIME_FOLDERS: [&str; 6] = [
     "/etc/ssl/certs",
     "/usr/share/ca-certificates",
 ];
+/// A copy of a mount, with those below it.
+const CLONED: OpenTreeFlags =
+    OpenTreeFlags::OPEN_TREE_CLONE.union(OpenTreeFlags::OPEN_TREE_CLOEXEC).union(OpenTreeFlags::AT_RECURSIVE);
 /// Folders that are too large to mount; extensions need no files directly in them.
 const TOO_LARGE: [&str; 5] = ["/", "/lib", "/usr", "/usr/lib", "/usr/local/lib"];
 
@@ -79,12 +82,11 @@ fn enter(rootfs: &Rootfs, php_ini: Option<&Path>, is_root: bool) -> Result<(), P
     let failed = |doing: &str| problem("rootfs", format!("{}: {doing}", path.display()));
     let mut outside = Vec::new();
     for source in sources(rootfs.language_deps, php_ini) {
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
         let tree = match php_ini == Some(&source) {
             true => open_php_ini(&source, is_root)
-                .and_then(|file| Ok(open_tree(&file, "", flags | OpenTreeFlags::AT_EMPTY_PATH)?))
+                .and_then(|file| Ok(open_tree(&file, "", CLONED.union(OpenTreeFlags::AT_EMPTY_PATH))?))
                 .map_err(problem("rootfs", format!("options/file: {} cannot be opened", source.display())))?,
-            false => open_tree(CWD, &source, flags)
+            false => open_tree(CWD, &source, CLONED)
                 .map_err(problem("automount/language_deps", format!("{} cannot be opened", source.display())))?,
         };
         // Before the tree has a path, which may lead elsewhere a moment later.
@@ -97,11 +99,8 @@ fn enter(rootfs: &Rootfs, php_ini: Option<&Path>, is_root: bool) -> Result<(), P
     let proc = rootfs.procfs.then(proc_tree).transpose().map_err(problem(option, "/proc cannot be made"))?;
     let folder =
         open_rootfs(path, is_root).map_err(problem("rootfs", format!("{}: it cannot be opened", path.display())))?;
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_RECURSIVE
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    let root = open_tree(&folder, "", flags).map_err(failed("it cannot be mounted"))?;
+    let root =
+        open_tree(&folder, "", CLONED.union(OpenTreeFlags::AT_EMPTY_PATH)).map_err(failed("it cannot be mounted"))?;
     let onto_itself = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(&root, "", &folder, "", onto_itself).map_err(failed("it cannot be mounted"))?;
     rustix::process::fchdir(&root).map_err(failed("it cannot be entered"))?;

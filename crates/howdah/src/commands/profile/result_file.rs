@@ -1,7 +1,8 @@
 //! A file with a result, in a folder that another user may own: root often profiles in the folder of an application.
 //!
 //! The file is made under a name that no other user can know, and renamed when it is complete. A link in place of the file
-//! is replaced, and not followed; of the links above it, [`trusted_path`] follows some. A command that is interrupted before it has a result leaves nothing.
+//! is replaced, and not followed; [`trusted_path`] decides about the links above it. A command that is interrupted before it has a
+//! result leaves nothing.
 //!
 //! Fails if the folder cannot be written.
 
