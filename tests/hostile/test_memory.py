@@ -175,8 +175,11 @@ def test_each_byte_of_a_long_head_costs_as_much_as_of_a_short_one(run, name):
                 time.sleep(0.0003)
             return cpu_seconds(router.pid) - before
 
-    seconds(BEGINNINGS[name][:50])
-    assert seconds(BEGINNINGS[name]) < 2 * seconds(BEGINNINGS[name][:50]) + 0.05
+    def least_seconds(begins: bytes) -> float:
+        # Other work on the machine's processors only adds to it.
+        return min(seconds(begins) for _ in range(3))
+
+    assert least_seconds(BEGINNINGS[name]) < 2 * least_seconds(BEGINNINGS[name][:50]) + 0.05
 
 
 def test_large_forms_have_a_limit_of_memory_for_all(run, folder):

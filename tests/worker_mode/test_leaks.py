@@ -48,8 +48,8 @@ def leaks(server, *options, application="app"):
     return howdah("leaks", application, "--control", f"unix:{server.control}", *options)
 
 
-# Two workers, whose caches of 10 entries are full after 20 requests: more are needed to see the difference.
-ENOUGH_REQUESTS = 50
+# Two workers, whose caches of 10 entries are full after 20 requests: most requests must come later.
+ENOUGH_REQUESTS = 150
 
 
 def report(server, *targets) -> dict:
@@ -60,7 +60,7 @@ def report(server, *targets) -> dict:
 
     for seconds in (4, 8, 16, 32):
         measuring = Background(leaks, server, "--seconds", str(seconds), "--json")
-        with Load(server, check, clients=2, turns_per_second=60) as load:
+        with Load(server, check, clients=2, turns_per_second=100) as load:
             done = measuring.result()
         load.assert_flawless()
         assert done.returncode == 0, done.stderr

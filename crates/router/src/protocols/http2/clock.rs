@@ -97,19 +97,17 @@ impl MultiplexedClock {
         }
     }
 
-    /// Bytes went out, or could not.
-    pub fn wrote(&self, written: bool) {
-        self.send_room.wrote(written);
-        if written {
-            self.write_blocked_since.set(None);
-        } else if self.write_blocked_since.get().is_none() {
+    /// The client's socket is full, after it has taken some bytes, or none.
+    pub fn blocked(&self, has_moved: bool) {
+        self.send_room.blocked();
+        if has_moved || self.write_blocked_since.get().is_none() {
             self.write_blocked_since.set(Some(Instant::now()));
         }
     }
 
     /// All bytes went out.
     pub fn flushed(&self) {
-        self.wrote(true);
+        self.write_blocked_since.set(None);
         self.send_room.flushed();
     }
 

@@ -2,6 +2,7 @@
 
 use crate::net::peer::Peer;
 use crate::net::socket::Socket;
+use crate::protocols::connection::boxed::boxed;
 use crate::protocols::connection::framing::content_length;
 use crate::protocols::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
 use crate::protocols::connection::priority::PriorityField;
@@ -23,7 +24,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use tokio::task::spawn_local;
 
 pub use crate::protocols::http2::frames::PREFACE;
@@ -61,11 +62,14 @@ where
         .max_pending_accept_reset_streams(max_concurrent_streams as usize)
         .max_header_list_size(HEADER_LIST_BYTES)
         .enable_connect_protocol()
-        .handshake::<_, Bytes>(watched);
+        .handshake::<_, Bytes>(watched.clone());
     // In a box: a connection keeps the memory of its largest part for as long as it lives.
     let mut handshake = Box::pin(handshake);
     let shaken = poll_fn(|context| match clock.poll_ending(context) {
-        None | Some(Ending::Graceful) => handshake.as_mut().poll(context).map(Some),
+        None | Some(Ending::Graceful) => match handshake.as_mut().poll(context) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => has_left(&watched, context).map(|()| None),
+        },
         Some(_) => Poll::Ready(None),
     });
     let result = match shaken.await {
@@ -73,7 +77,7 @@ where
         Some(Err(error)) => Err(error),
         Some(Ok(connection)) => {
             drop(handshake);
-            run(&clock, connection, &peer, answer).await
+            run(&clock, &watched, connection, &peer, answer).await
         }
     };
     let mut status = None;
@@ -99,6 +103,7 @@ where
 /// Runs h2 until the connection is closed, or must be.
 async fn run<B, F>(
     clock: &Rc<MultiplexedClock>,
+    watched: &Watched,
     connection: Connection<Watched, Bytes>,
     peer: &Rc<Peer>,
     answer: impl Fn(Rc<Peer>, Rc<StreamClock>, Request<RequestBody>) -> F,
@@ -128,11 +133,22 @@ where
                 Poll::Ready(Some(Ok((request, respond)))) => begin(clock, peer, request, respond, &answer),
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
                 Poll::Ready(None) => return Poll::Ready(Ok(())),
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => return has_left(watched, context).map(Ok),
             }
         }
     })
     .await
+}
+
+/// Sends what h2 has written in its turn. Ready when the client has left.
+fn has_left(watched: &Watched, context: &mut Context<'_>) -> Poll<()> {
+    match watched.poll_send(context) {
+        Poll::Ready(Err(error)) => {
+            tracing::debug!(%error, "a connection ended early");
+            Poll::Ready(())
+        }
+        Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+    }
 }
 
 /// Begins to answer a request, in a task of its own.
@@ -165,6 +181,8 @@ fn begin<B, F>(
     };
     let method = head.method.clone();
     let priority = PriorityField::of(&head.headers);
-    let answer = answer(Rc::clone(peer), Rc::clone(&clock), Request::from_parts(head, body));
+    let request = Request::from_parts(head, body);
+    // In a box: a task copies its future several times.
+    let answer = boxed(|| answer(Rc::clone(peer), Rc::clone(&clock), request));
     spawn_local(stream::run(open, clock, method, priority, answer));
 }

@@ -108,9 +108,9 @@ impl SendRoom {
         waiting.waker.wake_by_ref();
     }
 
-    /// The socket has taken bytes, or did not.
-    pub fn wrote(&self, written: bool) {
-        self.is_blocked.set(!written);
+    /// The socket is full.
+    pub fn blocked(&self) {
+        self.is_blocked.set(true);
     }
 
     /// Everything was written.
@@ -252,7 +252,7 @@ mod tests {
         let room = open_room();
         let mut streams: Vec<_> =
             priorities.iter().zip(0..).map(|(requested, number)| (Stream::new(&room, number, requested), 2)).collect();
-        room.wrote(false);
+        room.blocked();
         assert!(streams.iter_mut().all(|(stream, _)| !stream.is_ready()));
         let mut order = Vec::new();
         room.flushed();
@@ -289,8 +289,7 @@ mod tests {
         assert!(one.turn.is_free() && one.is_ready());
         one.turn.passed_on(MOST_BYTES);
         assert!(!other.is_ready() && !other.is_ready() && !other.turn.is_free());
-        room.wrote(false);
-        room.wrote(true);
+        room.blocked();
         assert!(!other.is_ready() && !other.take_woken());
         room.flushed();
         assert!(other.take_woken() && other.is_ready());
@@ -300,7 +299,7 @@ mod tests {
     fn a_socket_that_takes_nothing_leaves_no_room() {
         let room = open_room();
         let mut stream = Stream::new(&room, 1, "");
-        room.wrote(false);
+        room.blocked();
         assert!(!stream.is_ready());
         room.flushed();
         assert!(stream.take_woken() && stream.is_ready());
@@ -325,7 +324,7 @@ mod tests {
     fn a_stream_that_waits_and_ends_wakes_the_next_one() {
         let room = open_room();
         let (mut first, mut second) = (Stream::new(&room, 1, "u=1"), Stream::new(&room, 3, "u=2"));
-        room.wrote(false);
+        room.blocked();
         assert!(!first.is_ready() && !second.is_ready());
         room.flushed();
         assert!(first.take_woken() && !second.take_woken() && !second.is_ready(), "the first one has its turn");
@@ -341,7 +340,7 @@ mod tests {
         room.update(PriorityUpdate { stream: 5, field });
         let (mut one, mut early) = (Stream::new(&room, 1, "u=1"), Stream::new(&room, 5, "u=7"));
         let mut late = Stream::new(&room, 7, "u=7");
-        room.wrote(false);
+        room.blocked();
         assert!(!one.is_ready() && !early.is_ready() && !late.is_ready());
         room.flushed();
         assert!(early.take_woken() && !one.take_woken() && early.is_ready());

@@ -1,21 +1,29 @@
 //! A client's socket, as h2 reads and writes it: it notifies the connection's clock, and counts the client's frames.
+//!
+//! h2 writes and flushes each frame of DATA by itself. What it writes in one turn is collected, and is sent together after
+//! its turn ([`Watched::poll_send`]), or when no more can be collected.
 
+use crate::net::collecting_socket::{CollectingSocket, Sending};
 use crate::net::socket::Socket;
 use crate::protocols::http2::clock::{Ending, MultiplexedClock};
 use crate::protocols::http2::frames::Frames;
 use crate::protocols::http2::sent_frames::SentFrames;
 use bytes::{Buf, Bytes};
+use std::cell::RefCell;
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::yield_now;
 
-/// A socket that notifies its connection's clock.
-pub struct Watched {
-    socket: Socket,
+/// A socket that notifies its connection's clock. Clones are the same socket.
+#[derive(Clone)]
+pub struct Watched(Rc<RefCell<WatchedSocket>>);
+
+struct WatchedSocket {
+    socket: CollectingSocket,
     clock: Rc<MultiplexedClock>,
     frames: Frames,
     sent_frames: SentFrames,
@@ -30,31 +38,58 @@ pub struct Watched {
 impl Watched {
     /// A socket with its clock. These bytes of the client were read already.
     pub fn new(socket: Socket, read_before: Bytes, clock: Rc<MultiplexedClock>) -> Watched {
-        Watched {
-            socket,
+        Watched(Rc::new(RefCell::new(WatchedSocket {
+            socket: CollectingSocket::new(socket),
             clock,
             frames: Frames::new(),
             sent_frames: SentFrames::default(),
             read_before,
             is_flooded: false,
-        }
+        })))
     }
 
-    fn wrote(&mut self, result: &Poll<io::Result<usize>>) {
-        self.clock.wrote(result.is_ready());
-        if let Poll::Ready(Ok(bytes)) = result {
-            self.frames.wrote(*bytes);
+    /// Sends what h2 has written. To be called whenever h2 has had its turn.
+    ///
+    /// # Errors
+    /// The socket's: the connection has ended.
+    pub fn poll_send(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.borrow_mut().poll_send(context)
+    }
+}
+
+// === impl WatchedSocket ===
+
+impl WatchedSocket {
+    /// Collects bytes of a write. Ready with their number, once there is room for some.
+    fn poll_collect(&mut self, context: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let mut collected = self.socket.collect(pieces)?;
+        while collected == 0 {
+            ready!(self.poll_send(context))?;
+            collected = self.socket.collect(pieces)?;
+        }
+        self.clock.wrote_data(self.sent_frames.wrote_pieces(pieces, collected));
+        self.frames.wrote(collected);
+        Poll::Ready(Ok(collected))
+    }
+
+    /// Ready when everything has gone out.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.socket.poll_send(context)? {
+            Sending::Done => {
+                self.clock.flushed();
+                Poll::Ready(Ok(()))
+            }
+            Sending::Full { has_moved } => {
+                self.clock.blocked(has_moved);
+                Poll::Pending
+            }
         }
     }
 }
 
 impl AsyncRead for Watched {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self.0.borrow_mut();
         if this.is_flooded {
             return Poll::Pending;
         }
@@ -63,7 +98,7 @@ impl AsyncRead for Watched {
         }
         let before = buffer.filled().len();
         if this.read_before.is_empty() {
-            ready!(Pin::new(&mut this.socket).poll_read(context, buffer))?;
+            ready!(this.socket.poll_read(context, buffer))?;
         } else {
             let length = this.read_before.len().min(buffer.remaining());
             buffer.put_slice(&this.read_before[..length]);
@@ -87,44 +122,30 @@ fn yield_turn(context: &mut Context<'_>) -> Poll<io::Result<()>> {
 }
 
 impl AsyncWrite for Watched {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.socket).poll_write(context, bytes);
-        if let Poll::Ready(Ok(written)) = result {
-            let data = self.sent_frames.wrote(&bytes[..written]);
-            self.clock.wrote_data(data);
-        }
-        self.wrote(&result);
-        result
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.borrow_mut().poll_collect(context, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        buffers: &[io::IoSlice<'_>],
+        buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.socket).poll_write_vectored(context, buffers);
-        if let Poll::Ready(Ok(written)) = result {
-            let data = self.sent_frames.wrote_pieces(buffers, written);
-            self.clock.wrote_data(data);
-        }
-        self.wrote(&result);
-        result
+        self.0.borrow_mut().poll_collect(context, buffers)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.socket.is_write_vectored()
+        true
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let result = Pin::new(&mut self.socket).poll_flush(context);
-        match result.is_ready() {
-            true => self.clock.flushed(),
-            false => self.clock.wrote(false),
-        }
-        result
+    /// Nothing is to be done within h2's turn: [`Watched::poll_send`] is called after it.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(context)
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self.0.borrow_mut();
+        ready!(this.poll_send(context))?;
+        this.socket.poll_shutdown(context)
     }
 }

@@ -6,6 +6,7 @@
 //! urgent ones.
 
 use crate::net::peer::Peer;
+use crate::protocols::connection::boxed::boxed;
 use crate::protocols::connection::framing::{content_length, drop_from_trailers, has_body, make_final};
 use crate::protocols::connection::priority::PriorityField;
 use crate::protocols::connection::rejection::{Excess, log_closed, log_refused};
@@ -130,7 +131,8 @@ impl Arriving {
         let method = head.method.clone();
         let requested = PriorityField::of(&head.headers);
         let response = {
-            let mut answer = pin!(answer(peer, Rc::clone(&clock), Request::from_parts(head, body)));
+            // In a box: a task copies its future several times.
+            let mut answer = boxed(|| answer(peer, Rc::clone(&clock), Request::from_parts(head, body)));
             tokio::select! {
                 biased;
                 response = &mut answer => Some(response),
