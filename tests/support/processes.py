@@ -86,10 +86,10 @@ class Process:
         return cls._with_titles(found.values())
 
     @classmethod
-    def of_session(cls, session: int) -> list[Process]:
-        """The processes of a session. Its leader was the first one: only later processes are looked at. (Pids begin again at
-        /proc/sys/kernel/pid_max; a process beyond that is not found.)"""
-        return cls._with_titles(stat for stat in _Stat.since(session) if stat.session == session)
+    def of_sessions(cls, sessions: set[int]) -> list[Process]:
+        """The processes of these sessions. The smallest one's leader was the first of them: only later processes are looked at.
+        (Pids begin again at /proc/sys/kernel/pid_max; a process beyond that is not found.)"""
+        return cls._with_titles(stat for stat in _Stat.since(min(sessions)) if stat.session in sessions)
 
     @classmethod
     def _with_titles(cls, stats: Iterable[_Stat]) -> list[Process]:

@@ -80,6 +80,8 @@ class Howdah:
         self.control = self.directory / "control.sock"
         self.process: subprocess.Popen | None = None
         self.ended = False  # Whether a test has stopped it or seen its exit.
+        self.sessions: set[int] = set()
+        """The sessions of its processes, as far as a test has looked at them."""
         self.host = "127.0.0.1"
         Howdah.started.append(self)
         for attempt in range(5):
@@ -258,7 +260,9 @@ class Howdah:
 
     def processes(self) -> list[Process]:
         """The supervisor and every process below it."""
-        return Process.tree(self.pid)
+        found = Process.tree(self.pid)
+        self.sessions |= {process.session for process in found if process.session}
+        return found
 
     def titled(self, title: str) -> list[Process]:
         return sorted((p for p in self.processes() if p.title == title and p.state != "Z"), key=lambda p: p.pid)
@@ -287,10 +291,10 @@ class Howdah:
         return [process for process in self.processes() if process.state == "Z"]
 
     def leftovers(self) -> list[Process]:
-        """Processes of the server's session (that is all of them, unless PHP code left it) that still exist.
+        """Processes of the server's sessions (that is all of them, unless PHP code left them) that still exist.
 
-        A zombie is not counted if its parent is outside the session: init may reap it later."""
-        left = Process.of_session(self.pid)
+        A zombie is not counted if its parent is outside the sessions: init may reap it later."""
+        left = Process.of_sessions({self.pid, *self.sessions})
         ours = {process.pid for process in left}
         return [process for process in left if process.state != "Z" or process.parent in ours]
 

@@ -34,6 +34,7 @@ mod plan;
 mod policy;
 mod store;
 
+use generation::own_streams;
 use howdah_background_writer::standard_error;
 use std::process::ExitCode;
 
@@ -66,5 +67,7 @@ pub fn main() -> ExitCode {
 
 async fn run() -> Result<(), String> {
     let start = Start::inherited()?;
-    boot::boot(start)?.run().await
+    let result = boot::boot(start)?.run().await;
+    own_streams::finish().await;
+    result
 }

@@ -79,7 +79,9 @@ impl Services {
         };
         if !service.prepare.is_empty() {
             let words = resolve(&service.prepare)?;
-            let output = Command::new(&words[0]).args(&words[1..]).current_dir(folder).stdin(Stdio::null()).output();
+            // It may become another user.
+            let run = [process::own_session(), words.clone()].concat();
+            let output = Command::new(&run[0]).args(&run[1..]).current_dir(folder).stdin(Stdio::null()).output();
             let output = output.map_err(|error| format!("{}: {error}", words[0]))?;
             if !output.status.success() {
                 return Err(format!("{}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim()));

@@ -1,7 +1,8 @@
 //! Starts and stops the processes of a stack.
 //!
-//! Each process is in a process group of its own: Ctrl-C reaches the lab only, which stops everything in order. With
-//! util-linux's setpriv it also ends when the lab is killed.
+//! Each process leads a session and a process group of its own, by util-linux's setsid: Ctrl-C reaches the lab only, which
+//! stops everything in order, and the measured application has no terminal in which it could type for the operator. With
+//! setpriv it also ends when the lab is killed.
 
 use super::detect::find;
 use crate::measure::process_tree::{self, Process};
@@ -43,7 +44,8 @@ const POLL: Duration = Duration::from_millis(10);
 pub fn start(launch: &Launch) -> Result<Child, String> {
     let [program, ..] = launch.command else { return Err("a process without a command".to_owned()) };
     let output = log_file(launch.log).map_err(|error| crate::reason::at(launch.log, &error))?;
-    let mut words: Vec<String> = Vec::new();
+    let mut words = own_session();
+    let is_in_session = !words.is_empty();
     match (find("setpriv"), launch.user) {
         (Some(setpriv), user) => {
             words.extend([setpriv.display().to_string(), "--pdeathsig".to_owned(), "TERM".to_owned()]);
@@ -60,8 +62,16 @@ pub fn start(launch: &Launch) -> Result<Child, String> {
     words.extend(launch.command.iter().cloned());
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).env_clear().envs(launch.environment).current_dir(launch.folder).stdin(Stdio::null());
-    command.stdout(output.try_clone().map_err(|error| error.to_string())?).stderr(output).process_group(0);
+    command.stdout(output.try_clone().map_err(|error| error.to_string())?).stderr(output);
+    if !is_in_session {
+        command.process_group(0);
+    }
     on_cores(launch.cores, || command.spawn().map_err(|error| format!("{program}: {}", crate::reason::of(&error))))?
+}
+
+/// The words that let a command lead a session of its own; none without util-linux.
+pub fn own_session() -> Vec<String> {
+    find("setsid").map(|setsid| setsid.display().to_string()).into_iter().collect()
 }
 
 /// Stops a process and what is left of its tree.
@@ -171,6 +181,21 @@ mod tests {
         }
         stop(&mut child);
         assert_eq!(alive(&process_tree::group(child.id())), []);
+    }
+
+    #[test]
+    fn a_process_leads_a_session_without_a_terminal() {
+        let folder = tempfile::tempdir().unwrap();
+        let (environment, log) = (BTreeMap::new(), folder.path().join("log"));
+        let command = [
+            "sh",
+            "-c",
+            "read -r pid _ _ _ group session terminal _ < /proc/$$/stat; echo $pid $group $session $terminal",
+        ];
+        let mut child = start(&launch(&command.map(str::to_owned), &environment, folder.path(), &log)).unwrap();
+        assert!(child.wait().unwrap().success());
+        let pid = child.id();
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), format!("{pid} {pid} {pid} 0\n"));
     }
 
     #[test]

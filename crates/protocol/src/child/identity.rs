@@ -2,6 +2,7 @@
 
 use nix::unistd::{Gid, Uid, getgroups, initgroups, setgid, setgroups, setuid};
 use serde::{Deserialize, Serialize};
+use std::env::{current_dir, set_current_dir};
 use std::ffi::CString;
 use std::io;
 
@@ -17,7 +18,7 @@ pub struct Identity {
 impl Identity {
     /// Becomes this user, permanently: first the groups, while that is still allowed. The groups are those of the user
     /// with this name, and the added one. Call it while the process has one thread. It clears the death signal: see
-    /// [`parent_death`](crate::child::parent_death).
+    /// [`parent_death`](crate::child::parent_death). The process leaves a current folder that this user cannot enter.
     ///
     /// # Errors
     /// When the process lacks the privilege.
@@ -35,7 +36,7 @@ impl Identity {
         }
         setgid(gid)?;
         setuid(Uid::from_raw(uid))?;
-        Ok(())
+        leave_private_folder()
     }
 
     /// Like [`Identity::assume`], with these supplementary groups, for a process that sees another /etc/group or none.
@@ -48,6 +49,12 @@ impl Identity {
         setgroups(&groups)?;
         setgid(Gid::from_raw(gid))?;
         setuid(Uid::from_raw(uid))?;
-        Ok(())
+        leave_private_folder()
     }
+}
+
+/// Goes to `/`, unless this user can enter the current folder by its path: who is in a folder needs no access to those above it.
+fn leave_private_folder() -> io::Result<()> {
+    let can_enter = current_dir().and_then(set_current_dir).is_ok();
+    if can_enter { Ok(()) } else { set_current_dir("/") }
 }

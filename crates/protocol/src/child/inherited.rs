@@ -1,6 +1,7 @@
 //! The descriptors that a child inherits from the process that started it.
 //!
-//! The only unsafe code outside of `channel` and `php`: a number becomes an owned descriptor, which no safe function does.
+//! With [`session`](super::session), the only unsafe code outside of `channel` and `php`: a number becomes an owned descriptor,
+//! which no safe function does.
 
 #![allow(unsafe_code)]
 

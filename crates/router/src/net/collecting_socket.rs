@@ -10,13 +10,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// A socket, and bytes for it. With TLS they are encrypted at once, into rustls' own buffer of 64 KiB.
 pub struct CollectingSocket {
     socket: Socket,
-    /// What was written without TLS. Has no memory while it is empty.
+    /// Bytes that were written without TLS. Has no memory while it is empty.
     plain: Vec<u8>,
     /// How many bytes of `plain` the socket has taken.
     taken: usize,
 }
 
-/// What [`CollectingSocket::poll_send`] found.
+/// The result of [`CollectingSocket::poll_send`].
 pub enum Sending {
     /// The kernel has all bytes.
     Done,
@@ -111,7 +111,7 @@ impl CollectingSocket {
         Pin::new(&mut self.socket).poll_read(context, buffer)
     }
 
-    /// Ends the sending half. What was collected is sent before.
+    /// Ends the sending half, after all bytes that were collected.
     ///
     /// # Errors
     /// When the connection is broken.

@@ -5,12 +5,13 @@
 //! - [`fastcgi`]: of an application whose server howdah does not start: it has no processes
 //! - [`generations`]: all of them
 //! - [`tally`]: what is counted of the processes
-//! - [`process_output`]: what a process writes; [`process_report`]: what the API shows of a process
+//! - [`process_output`]: what a process writes; [`own_streams`]: where to, without files of the application; [`process_report`]: what the API shows of a process
 //!
 //! [`Generation`] is one of them. Changes, deploys, the shutdown and the status do not ask which one it is.
 
 pub mod fastcgi;
 pub mod generations;
+pub mod own_streams;
 pub mod php;
 mod process_output;
 pub mod process_report;

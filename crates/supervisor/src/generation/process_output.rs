@@ -1,7 +1,8 @@
 //! The output of a process on standard error: it is copied to our standard error, or to the application's own file, and
 //! its end is kept for an error message.
 //!
-//! A prototype writes here while it boots, and its workers during the warm-up; at other times they write directly.
+//! A prototype writes here while it boots, and its workers during the warm-up; at other times they write directly, or to a
+//! pipe of their own ([`own_streams`](super::own_streams)).
 //! Background processes that the prototype started while it booted may go on writing here. An HTTP server writes here for
 //! its whole life.
 //!
@@ -11,6 +12,7 @@
 use crate::os::files::output_writer::OutputWriter;
 use howdah_background_writer::standard_error;
 use rustix::io::Errno;
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
@@ -38,7 +40,7 @@ pub struct ProcessOutput {
     /// `None` when all writers have closed it.
     pipe: Option<Receiver>,
     kept: Vec<u8>,
-    /// The application's `stderr`; `None` is our standard error.
+    /// Where it is copied to; `None` is our standard error.
     file: Option<Arc<OutputWriter>>,
     rate: CopyRate,
 }
@@ -85,6 +87,15 @@ impl ProcessOutput {
             Poll::Ready(_) => self.pipe = None,
             Poll::Pending => {}
         }
+    }
+
+    /// Copies everything, until all writers have closed the pipe.
+    pub async fn copy_all(&mut self) {
+        poll_fn(|cx| {
+            self.poll(cx);
+            if self.pipe.is_none() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     /// The last lines of a process that is dead; empty if there was no output.
@@ -178,7 +189,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_output_of_a_dead_process_is_complete() {
-        let file = OutputWriter::of(&Arc::new(tempfile::tempfile().unwrap()));
+        let file = OutputWriter::of(&Arc::new(tempfile::tempfile().unwrap()), "a test");
         let (mut output, theirs) = ProcessOutput::pipe(Some(file)).unwrap();
         assert_eq!(output.last_lines(), "", "it does not wait");
         let mut theirs = File::from(theirs);

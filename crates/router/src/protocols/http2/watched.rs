@@ -1,6 +1,6 @@
 //! A client's socket, as h2 reads and writes it: it notifies the connection's clock, and counts the client's frames.
 //!
-//! h2 writes and flushes each frame of DATA by itself. What it writes in one turn is collected, and is sent together after
+//! h2 writes and flushes each frame of DATA by itself. All that it writes in one turn is collected, and is sent together after
 //! its turn ([`Watched::poll_send`]), or when no more can be collected.
 
 use crate::net::collecting_socket::{CollectingSocket, Sending};

@@ -56,7 +56,7 @@ impl Outputs {
             })
         };
         let (stdout, stderr) = (open("stdout", stdout)?, open("stderr", stderr)?);
-        let stderr_writer = stderr.as_ref().map(OutputWriter::of);
+        let stderr_writer = stderr.as_ref().map(|file| OutputWriter::of(file, "an application's stderr"));
         Ok(Outputs { stdout, stderr, stderr_writer })
     }
 

@@ -27,15 +27,15 @@ static WRITERS: Mutex<Vec<Weak<OutputWriter>>> = Mutex::new(Vec::new());
 // === impl OutputWriter ===
 
 impl OutputWriter {
-    /// The writer of this file, which is open for appending.
-    pub fn of(file: &Arc<File>) -> Arc<OutputWriter> {
+    /// The writer of this file, which is open for appending, and which messages call `name`.
+    pub fn of(file: &Arc<File>, name: &'static str) -> Arc<OutputWriter> {
         let id = file.metadata().map(|metadata| (metadata.dev(), metadata.ino())).ok();
         // The list is complete at any time.
         let mut writers = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
         writers.retain(|writer| writer.strong_count() > 0);
         let known = writers.iter().filter_map(Weak::upgrade).find(|writer| id.is_some() && writer.file == id);
         known.unwrap_or_else(|| {
-            let writer = BackgroundWriter::of_any(file, "an application's stderr");
+            let writer = BackgroundWriter::of_any(file, name);
             let writer = Arc::new(OutputWriter { writer, file: id });
             writers.push(Arc::downgrade(&writer));
             writer
@@ -69,12 +69,12 @@ mod tests {
         for name in ["a", "b"] {
             mknodat(CWD, folder.path().join(name), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
         }
-        let first = OutputWriter::of(&open("a"));
+        let first = OutputWriter::of(&open("a"), "a test");
         for _ in 0..10 {
-            let again = OutputWriter::of(&open("a"));
+            let again = OutputWriter::of(&open("a"), "a test");
             again.push(&[b'x'; 100_000]);
             assert!(Arc::ptr_eq(&first, &again));
         }
-        assert!(!Arc::ptr_eq(&first, &OutputWriter::of(&open("b"))));
+        assert!(!Arc::ptr_eq(&first, &OutputWriter::of(&open("b"), "a test")));
     }
 }

@@ -1,16 +1,16 @@
 //! Starts child processes: with a title, a control socket at [`CONTROL_FD`], and no other descriptor of ours.
 //!
-//! A child has a process group of its own: Ctrl-C in a terminal then reaches the supervisor alone, which stops the
-//! others in their order.
+//! A child has a session and a process group of its own: Ctrl-C in a terminal then reaches the supervisor alone, which
+//! stops the others in their order, and no child can read from the terminal or write to it as if the operator typed.
 
 use command_fds::{CommandFdExt, FdMapping};
 use howdah_protocol::child::inherited::CONTROL_FD;
+use howdah_protocol::child::session::begin_session;
 use howdah_protocol::sockets::control_socket::ControlSocket;
 use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
 use rustix::process::Pid;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -97,22 +97,23 @@ pub fn exporter() -> io::Result<(Pid, ControlSocket)> {
     spawn(command, Stdio::null())
 }
 
-/// Starts the prototype of an application with this standard error, and with this standard output if there is one.
+/// Starts the prototype of an application with this standard output and error.
 pub fn prototype(
     executable: &Path,
     application: &str,
     environment: &Environment,
-    stdout: Option<File>,
+    stdout: OwnedFd,
     stderr: OwnedFd,
 ) -> io::Result<(Pid, ControlSocket)> {
     let mut command = Command::new(executable);
     if !environment.inherits {
         command.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_inherited(name)));
     }
-    command.arg0(format!("howdah: \"{application}\" prototype")).envs(&environment.variables).stderr(stderr);
-    if let Some(file) = stdout {
-        command.stdout(file);
-    }
+    command
+        .arg0(format!("howdah: \"{application}\" prototype"))
+        .envs(&environment.variables)
+        .stdout(stdout)
+        .stderr(stderr);
     spawn(command, Stdio::null())
 }
 
@@ -125,9 +126,9 @@ fn spawn(mut command: Command, stdin: Stdio) -> io::Result<(Pid, ControlSocket)>
     let (ours, theirs) = ControlSocket::pair()?;
     // Code of an application can write to the prototype's end.
     refuse_descriptors(&ours);
+    begin_session(&mut command);
     command
         .stdin(stdin)
-        .process_group(0)
         .fd_mappings(vec![FdMapping { parent_fd: theirs.into(), child_fd: CONTROL_FD }])
         .map_err(io::Error::other)?;
     let child = command.spawn()?;

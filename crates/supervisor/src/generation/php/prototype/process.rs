@@ -6,6 +6,7 @@
 //! A process that cannot be started is an error with the reason. Code of the application may run in a prototype, so a
 //! prototype may send anything: a pid that it claims is looked up before it is used.
 
+use crate::generation::own_streams;
 use crate::generation::process_output::ProcessOutput;
 use crate::os::processes::link::ChildLink;
 use crate::os::processes::process::{self, PidClaim, Process};
@@ -21,7 +22,7 @@ use howdah_protocol::messages::prototype::{
 };
 use rustix::process::Pid;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -72,10 +73,8 @@ impl PrototypeProcess {
     /// With the reason. No process is left then.
     pub fn start(plan: &PhpPlan, resources: BootResources, now: Instant) -> io::Result<PrototypeProcess> {
         let [stdout, stderr] = plan.outputs.files()?;
-        let later_stderr = match &stderr {
-            Some(file) => OwnedFd::from(file.try_clone()?),
-            None => io::stderr().as_fd().try_clone_to_owned()?,
-        };
+        let stdout = stdout.map_or_else(own_streams::output, |file| Ok(file.into()))?;
+        let later_stderr = stderr.map_or_else(own_streams::error, |file| Ok(file.into()))?;
         let (output, stderr) = ProcessOutput::pipe(plan.outputs.stderr_writer())?;
         let (pid, socket) = spawn::prototype(&plan.php.executable, &plan.name, &plan.environment, stdout, stderr)
             .map_err(|error| io::Error::other(format!("{} cannot be run: {error}", plan.php.executable.display())))?;
