@@ -9,11 +9,13 @@ use crate::dispatch::dispatcher::Dispatcher;
 use crate::dispatch::https;
 use crate::request::clock::RequestClock;
 use crate::request::record::log_context::LogContext;
+use crate::request::rewrite::BadRewrite;
 use crate::request::subject::Subject;
 use crate::response::failure::Failure;
 use crate::static_files::FileBody;
 use howdah_config::{
     ActionKind, Destination, FastCgiApplication, HeaderChange, RedirectTarget, RoadRunnerApplication, Route, RouteStep,
+    Template,
 };
 use howdah_metrics::labels::Responder;
 use http::header::HeaderValue;
@@ -74,7 +76,7 @@ pub const LOG_ROUTE: &str = "howdah_router::log_route";
 /// Finds the action for a request, and rewrites the subject on the way.
 ///
 /// # Errors
-/// 404 if no step matches, 429 for a client that sends too many requests, or has too many that are being answered, 503
+/// 404 if no step matches, or for a value that a rewrite refuses, 429 for a client that sends too many requests, or has too many that are being answered, 503
 /// if too many passwords are being verified, 403 for a file that may not be served, 500 for passes without end, 503 for
 /// a listener that was removed, 503 and 504 for a file whose file system does not answer.
 pub async fn choose<'v>(
@@ -151,7 +153,7 @@ pub async fn choose<'v>(
                 }
             }
             if let Some(rewrite) = &action.rewrite {
-                *subject = rewritten(subject, &rewrite.render(subject))?;
+                *subject = rewritten(subject, rewrite, logs_route)?;
                 if logs_route {
                     log_route(subject, format_args!("URI rewritten to {:?}", subject.path.text()));
                 }
@@ -188,10 +190,19 @@ pub async fn choose<'v>(
     Err(Failure::Internal)
 }
 
-fn rewritten<'a>(subject: &Subject<'a>, target: &str) -> Result<Subject<'a>, Failure> {
-    subject.rewritten(target).map_err(|problem| {
-        tracing::error!(target, "a rewrite made a target that is not a path ({problem}); answering 500");
-        Failure::Internal
+/// The rewritten request. A value that makes no path is answered as one for which a share has no file.
+fn rewritten<'a>(subject: &Subject<'a>, rewrite: &Template, logs_route: bool) -> Result<Subject<'a>, Failure> {
+    subject.rewritten(rewrite).map_err(|problem| match problem {
+        BadRewrite::Text(problem) => {
+            tracing::error!(%rewrite, "a rewrite is not a path ({problem}); answering 500");
+            Failure::Internal
+        }
+        BadRewrite::Value => {
+            if logs_route {
+                log_route(subject, format_args!("a value in \"rewrite\" has a \"..\" or a NUL: answered 404"));
+            }
+            Failure::NotFound
+        }
     })
 }
 

@@ -1,7 +1,7 @@
 //! A request as routes, logs and applications see it.
 //!
 //! - `subject`: the request on its way through the router
-//! - `authority`, `path`: its host and its path, validated; `target`: a rewritten path, encoded again
+//! - `authority`, `path`: its host and its path, validated; `rewrite`: another path; `target`: that path, encoded again
 //! - `unsafe_fields`: headers that are dropped
 //! - `record`: its ids, its spans, its numbers, its log lines
 //! - `clock`: its times, and its connection, in all versions of HTTP
@@ -15,6 +15,7 @@ pub mod local_time;
 pub mod path;
 pub mod protocol;
 pub mod record;
+pub mod rewrite;
 pub mod subject;
 pub mod target;
 pub mod unsafe_fields;

@@ -45,11 +45,18 @@ impl<'r> RequestPath<'r> {
         if is_normal(raw_path.as_bytes()) {
             return Ok(Self { text: Cow::Borrowed(raw_path), bytes: None });
         }
-        let decoded = decode(raw_path.as_bytes())?;
+        Self::from_decoded(&decode(raw_path.as_bytes())?)
+    }
+
+    /// The path of decoded bytes that begin with a slash: their dot segments are resolved.
+    ///
+    /// # Errors
+    /// See [`BadPath`].
+    pub fn from_decoded(decoded: &[u8]) -> Result<Self, BadPath> {
         if decoded.contains(&0) {
             return Err(BadPath::Nul);
         }
-        Ok(match String::from_utf8(resolve_segments(&decoded)?) {
+        Ok(match String::from_utf8(resolve_segments(decoded)?) {
             Ok(text) => Self { text: Cow::Owned(text), bytes: None },
             Err(error) => {
                 let bytes = error.into_bytes();
@@ -61,11 +68,6 @@ impl<'r> RequestPath<'r> {
     /// The path `/`, without a request.
     pub fn root() -> Self {
         Self { text: Cow::Borrowed("/"), bytes: None }
-    }
-
-    /// The same path, with its own memory.
-    pub fn into_owned(self) -> RequestPath<'static> {
-        RequestPath { text: Cow::Owned(self.text.into_owned()), bytes: self.bytes }
     }
 
     /// The path as text, for conditions and templates. Bytes that are not UTF-8 are percent-encoded again.
@@ -94,7 +96,11 @@ fn is_normal(path: &[u8]) -> bool {
     })
 }
 
-fn decode(raw: &[u8]) -> Result<Vec<u8>, BadPath> {
+/// Decodes percent escapes.
+///
+/// # Errors
+/// For a `%` without two hexadecimal digits.
+pub fn decode(raw: &[u8]) -> Result<Vec<u8>, BadPath> {
     let mut decoded = Vec::with_capacity(raw.len());
     let mut rest = raw.iter();
     while let Some(&byte) = rest.next() {

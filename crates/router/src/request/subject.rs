@@ -3,11 +3,12 @@
 use crate::net::peer::Peer;
 use crate::request::forwarded;
 use crate::request::local_time;
-use crate::request::path::{BadPath, RequestPath};
+use crate::request::path::RequestPath;
 use crate::request::record::log_context::LogContext;
+use crate::request::rewrite::{self, BadRewrite};
 use crate::request::target;
 use howdah_config as config;
-use howdah_config::{Argument, Listener, RequestView, Scheme, TemplateVariable, Variables};
+use howdah_config::{Argument, Listener, RequestView, Scheme, Template, TemplateVariable, Variables};
 use howdah_telemetry::context::TraceParent;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -135,17 +136,13 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The request with another path, which gets a slash at its beginning if it has none. As in NGINX Unit, the query
-    /// of the request stays, and one of the rewrite is dropped.
+    /// The request with the path that a rewrite makes. As in NGINX Unit, the query of the request stays, and one of the
+    /// rewrite is dropped.
     ///
     /// # Errors
-    /// For a target that is not a path. A variable may make it so.
-    pub fn rewritten(&self, target: &str) -> Result<Subject<'a>, BadPath> {
-        let path = target.split(['?', '#']).next().unwrap_or_default();
-        let path = match path.starts_with('/') {
-            true => RequestPath::normalise(path)?.into_owned(),
-            false => RequestPath::normalise(&format!("/{path}"))?.into_owned(),
-        };
+    /// See [`BadRewrite`].
+    pub fn rewritten(&self, rewrite: &Template) -> Result<Subject<'a>, BadRewrite> {
+        let path = rewrite::path(rewrite, self, self.path.bytes())?;
         let subject = Self::new(self.parts, self.peer, self.origin, self.host, path);
         Ok(Self { is_rewritten: true, user: self.user.clone(), ..subject })
     }
