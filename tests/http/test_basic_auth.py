@@ -81,6 +81,16 @@ def test_a_wrong_password_is_logged_with_the_client(site):
     assert site.get("/", basic("ann")).status == 200 and "password" not in site.stderr[before:], "no password was wrong"
 
 
+def test_several_passwords_are_none(site):
+    """Once, the first one was verified, and the application got both."""
+    for other in (basic("root"), basic("ann"), {"Authorization": "Bearer x"}):
+        before = len(site.stderr)
+        assert site.get("/", [*basic("ann").items(), *other.items()]).status == 401
+        line = r'WARN more than one header Authorization: answered 401 method="GET" uri="/" client="127\.0\.0\.1"$'
+        wait_for(lambda: re.search(line, site.stderr[before:], re.M), line)
+    assert site.get("/open", [*basic("ann").items(), *basic("root").items()]).status == 200, "an action without basic_auth"
+
+
 def test_only_a_verified_user_is_shown_to_php_and_in_the_log(site, folder):
     assert site.get("/open", basic("ann")).json() == {"PHP_AUTH_PW": "secret"}, "the password was not verified"
     site.get("/1", basic("ann"))

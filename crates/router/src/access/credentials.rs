@@ -20,9 +20,17 @@ const MAX_PASSWORD_BYTES: usize = 512;
 // === impl Credentials ===
 
 impl Credentials {
-    /// The credentials of a request; `None` if it has none that any user could have.
+    /// The credentials of a request; `None` if it has none that any user could have, and if it has several: an application
+    /// or an upstream gets all of them, and could believe another one than howdah has verified.
     pub fn of(headers: &HeaderMap) -> Option<Credentials> {
-        let (scheme, encoded) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let value = values.next()?;
+        if values.next().is_some() {
+            // The context of the line has the client.
+            tracing::warn!("more than one header Authorization: answered 401");
+            return None;
+        }
+        let (scheme, encoded) = value.to_str().ok()?.split_once(' ')?;
         if !scheme.eq_ignore_ascii_case("basic") {
             return None;
         }
@@ -46,6 +54,18 @@ mod tests {
         let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(value).unwrap())]);
         let credentials = Credentials::of(&headers)?;
         Some((credentials.user, String::from_utf8(credentials.password).unwrap()))
+    }
+
+    #[test]
+    fn several_headers_are_none() {
+        let value = |text: &str| HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(text))).unwrap();
+        let mut headers = HeaderMap::from_iter([(AUTHORIZATION, value("ann:secret"))]);
+        assert!(Credentials::of(&headers).is_some());
+        for other in [value("ann:secret"), value("root:x"), HeaderValue::from_static("Bearer x")] {
+            headers.insert(AUTHORIZATION, value("ann:secret"));
+            headers.append(AUTHORIZATION, other);
+            assert!(Credentials::of(&headers).is_none());
+        }
     }
 
     #[test]
