@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import subprocess
 
 import pytest
 
 from support.exposition import Exposition
 from support.folders import Folder
+from support.http.upstream import Upstream, answers, ok
 from support.otlp import Collector
 from support.server import Howdah, stop_all
 from support.waiting import wait_for
@@ -181,6 +183,24 @@ def test_an_upstream_gets_the_context_of_the_proxy_span(site, http_collector):
             spans = spans_of(http_collector, TRACE, 2)
             assert context == f"00-{TRACE}-{spans['proxy'].id}-01"
             assert (spans["proxy"].kind, spans["proxy"].parent) == (CLIENT, spans["GET"].id)
+
+
+def test_a_client_cannot_remove_howdahs_own_headers(http_collector):
+    """Once, those that `Connection` named were taken for the client's, and an upstream did not get them."""
+    with Upstream(answers(ok())) as upstream:
+        settings = {**settings_of(http_collector), "http": {"request_id": {}}}
+        with Howdah.run({"routes": [{"action": {"proxy": upstream.url}}], "settings": settings}) as server:
+            names = [("Connection", "x-request-id, Traceparent, x-hop"), ("X-Hop", "1")]
+            server.get("/", [*names, ("X-Request-Id", "order-7"), *parent()])
+            server.get("/", names)
+            for ours in ({}, {"http": {"request_id": {}}}):
+                assert server.api("PUT", "/config/settings", ours).status == 200
+                server.get("/", [*names, ("X-Request-Id", "order-8"), *parent()])
+    sent = [(request.header("x-request-id"), request.header("traceparent")) for request in upstream.requests]
+    assert all(request.header("x-hop") is None for request in upstream.requests)
+    assert sent[0][0] == "order-7" and sent[0][1].startswith(f"00-{TRACE}-") and CALLER not in sent[0][1]
+    assert re.fullmatch("[0-9a-f]{32}", sent[1][0]) and re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]", sent[1][1])
+    assert sent[2:] == [(None, None), ("order-8", None)], "without a setting, the header is the client's"
 
 
 def test_texts_of_clients_are_valid_and_short(site, http_collector):

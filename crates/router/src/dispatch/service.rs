@@ -80,6 +80,7 @@ async fn respond(
     let mut origin = Origin::of(&peer, view.listener(peer.listener), &parts, clock.since());
     origin.assigned_id = ids.request.clone();
     origin.trace_parent = ids.trace_parent;
+    origin.assigned_headers = ids.headers;
     let refusal = clock.refusal();
     let (host, path, refused) = match refusal.map_or_else(|| target(&parts), |refusal| Err(refusal.into())) {
         Ok((host, path)) => (host, path, None),

@@ -4,6 +4,7 @@ use crate::net::peer::Peer;
 use crate::request::forwarded;
 use crate::request::local_time;
 use crate::request::path::RequestPath;
+use crate::request::record::ids::AssignedHeaders;
 use crate::request::record::log_context::LogContext;
 use crate::request::rewrite::{self, BadRewrite};
 use crate::request::target;
@@ -36,6 +37,8 @@ pub struct Origin {
     pub assigned_id: Option<HeaderValue>,
     /// The trace that it belongs to: its `traceparent` is valid.
     pub trace_parent: Option<TraceParent>,
+    /// The headers that howdah has set for servers behind it.
+    pub assigned_headers: AssignedHeaders,
 }
 
 /// A request, on its way through the router. Arguments are parsed at their first use.
@@ -93,6 +96,7 @@ impl Origin {
             id: Cell::new(None),
             assigned_id: None,
             trace_parent: None,
+            assigned_headers: AssignedHeaders::default(),
         };
         if let Some(forwarded) = listener.and_then(|listener| listener.forwarded.as_ref()) {
             let named = forwarded::read(forwarded, end_of(&peer.remote_addr, &peer.remote_port), &parts.headers);

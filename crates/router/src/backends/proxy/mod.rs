@@ -112,7 +112,8 @@ impl Proxy {
         let settings = to.settings();
         let forwarded = settings.forwarded_headers.then(|| ForwardedHeaders::of(subject));
         let inform = &|status, headers: &_| clock.inform(status, headers);
-        self.answer(to, &Outgoing { request, target, body, upgrade, forwarded, settings, inform }).await
+        let assigned = subject.origin.assigned_headers;
+        self.answer(to, &Outgoing { request, target, body, upgrade, assigned, forwarded, settings, inform }).await
     }
 
     /// Closes connections that have been idle for too long.

@@ -1,6 +1,7 @@
 //! Timeouts that are too long for end-to-end tests, and connections that end at the wrong moment.
 
 use super::*;
+use crate::request::record::ids::AssignedHeaders;
 use http::uri::PathAndQuery;
 use http::{Method, Request};
 use std::future::Future;
@@ -43,6 +44,7 @@ async fn request_with_body(
         target,
         body,
         upgrade: None,
+        assigned: AssignedHeaders::default(),
         forwarded: None,
         settings: to.settings(),
         inform: &|_, _| {},
@@ -138,6 +140,7 @@ fn reading_ahead_gives_the_connection_one_turn() {
             target,
             body,
             upgrade: None,
+            assigned: AssignedHeaders::default(),
             forwarded: None,
             settings: &SETTINGS,
             inform: &|_, _| {},

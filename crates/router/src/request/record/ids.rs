@@ -21,6 +21,16 @@ pub struct RequestIds {
     pub trace_parent: Option<TraceParent>,
     /// The ids of its spans, if it is recorded.
     pub recorded: Option<TraceIds>,
+    /// The headers that have them.
+    pub headers: AssignedHeaders,
+}
+
+/// The headers that howdah has set in a request. They are not the client's: servers behind howdah get them also if the client
+/// names them in `Connection`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AssignedHeaders {
+    request_id: bool,
+    trace_parent: bool,
 }
 
 /// The header of a request's id.
@@ -48,7 +58,10 @@ impl RequestIds {
             id
         });
         let caller = trace_parent_of(headers);
-        let Some(telemetry) = telemetry else { return RequestIds { request, trace_parent: caller, recorded: None } };
+        let assigned = AssignedHeaders { request_id: request.is_some(), trace_parent: telemetry.is_some() };
+        let Some(telemetry) = telemetry else {
+            return RequestIds { request, trace_parent: caller, recorded: None, headers: assigned };
+        };
         let ids = TraceIds::assign(caller, telemetry);
         if ids.caller.is_none() {
             // It belongs to the caller's trace, which is not known.
@@ -57,12 +70,22 @@ impl RequestIds {
         let trace_parent = ids.for_backends();
         let value = HeaderValue::from_bytes(&trace_parent.header());
         headers.insert(TRACE_PARENT, value.expect("digits are a header's value"));
-        RequestIds { request, trace_parent: Some(trace_parent), recorded: ids.is_recorded.then_some(ids) }
+        let recorded = ids.is_recorded.then_some(ids);
+        RequestIds { request, trace_parent: Some(trace_parent), recorded, headers: assigned }
     }
 
     /// The id of the trace.
     pub fn trace(&self) -> Option<String> {
         self.trace_parent.map(|trace_parent| trace_parent.trace_id())
+    }
+}
+
+// === impl AssignedHeaders ===
+
+impl AssignedHeaders {
+    /// Whether howdah has set this header.
+    pub fn contains(self, name: &HeaderName) -> bool {
+        self.request_id && *name == X_REQUEST_ID || self.trace_parent && *name == TRACE_PARENT
     }
 }
 

@@ -16,6 +16,7 @@ use crate::backends::proxy::head::forwarded_headers::ForwardedHeaders;
 use crate::backends::proxy::head::hop_by_hop::{ConnectionHeaders, accepts_trailers};
 use crate::backends::proxy::request_body::{ClientBody, RequestBody};
 use crate::protocols::connection::framing::has_body;
+use crate::request::record::ids::AssignedHeaders;
 use howdah_config::{Endpoint, ProxySettings};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, SERVER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
@@ -36,6 +37,8 @@ pub struct Outgoing<'a> {
     pub body: Rc<ClientBody>,
     /// The protocols to which the connection may change.
     pub upgrade: Option<HeaderValue>,
+    /// The headers that howdah has set.
+    pub assigned: AssignedHeaders,
     /// The headers about the client, if the server gets them.
     pub forwarded: Option<ForwardedHeaders>,
     /// How it is forwarded.
@@ -59,7 +62,8 @@ impl Outgoing<'_> {
         headers.insert(HOST, self.host(endpoint));
         let of_connection = ConnectionHeaders::of(&self.request.headers);
         for (name, value) in &self.request.headers {
-            if !(matches!(*name, HOST | CONTENT_LENGTH) || of_connection.contains(name)) {
+            let is_kept = self.assigned.contains(name) || !of_connection.contains(name);
+            if is_kept && !matches!(*name, HOST | CONTENT_LENGTH) {
                 headers.append(name, value.clone());
             }
         }
@@ -204,8 +208,9 @@ mod tests {
         let upgrade = upgrade.map(HeaderValue::from_static);
         let body = ClientBody::none();
         let settings = &ProxySettings::default();
-        let outgoing =
-            Outgoing { request: &request, target, body, upgrade, forwarded: None, settings, inform: &|_, _| {} };
+        let assigned = AssignedHeaders::default();
+        let (forwarded, inform) = (None, &|_: StatusCode, _: &HeaderMap| {});
+        let outgoing = Outgoing { request: &request, target, body, upgrade, assigned, forwarded, settings, inform };
         let sent = outgoing.attempt(&"127.0.0.1:81".parse().expect("endpoint"));
         let first = format!("{} {}", sent.method(), sent.uri());
         let headers = sent.headers().iter();
