@@ -378,3 +378,31 @@ def test_a_page_of_errors_shows_no_file_of_another_user(run, folder, tmp_path):
     refused = apply(16384)
     assert refused.status == 500 and f"a symbolic link of user id {VICTIM}" in refused.text, refused.text
     assert server.get("/").text == "of its own"
+
+
+@pytest.mark.parametrize("lock", ["flock(file, LOCK_EX)", "lockf(file, LOCK_SH)"])
+def test_a_lock_on_the_pid_file_does_not_prevent_the_start(run, place, lock):
+    """All users can read the file, and so lock it: one that waits for the lock gets it when howdah is killed."""
+    pid_file = place / "pid"
+    pid_file.write_text("99999999\n")
+    pid_file.chmod(0o644)
+    code = f"from fcntl import *; file = open({str(pid_file)!r}); {lock}; print(flush=True); input()"
+    with subprocess.Popen(
+        ["setpriv", f"--reuid={ATTACKER}", f"--regid={ATTACKER}", "--clear-groups", sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as attacker:
+        attacker.stdout.readline()
+        server = run({"routes": [{"action": {"return": 204}}]}, "--pid", str(pid_file))
+        assert server.get("/").status == 204
+        assert pid_file.read_text() == f"{server.process.pid}\n" and pid_file.stat().st_mode & 0o777 == 0o644
+        second = subprocess.run(
+            [EXECUTABLE, "run", "--pid", pid_file, "--state-dir", owned(place / "state", 0), "--control", f"unix:{place}/control"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert second.returncode != 0 and "belongs to another howdah that is running" in second.stderr
+        attacker.stdin.close()
+    server.stop()
+    assert not pid_file.exists()

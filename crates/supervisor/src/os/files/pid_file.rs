@@ -1,13 +1,18 @@
 //! The file with the supervisor's process id. It is locked for as long as the supervisor lives, so that a second start
 //! neither overwrites nor removes it.
+//!
+//! All users can read the file, so they can lock it, too: by flock(2), and by fcntl(2) for reading. Only a lock for writing, which
+//! needs a descriptor that can write, is another howdah's. A file that others have locked is replaced.
 
 use crate::os::system_error::error_text;
 use howdah_protocol::trusted_path;
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
-use rustix::io::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use rustix::fs::{AtFlags, Mode, OFlags, fchmod, openat, unlinkat};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +23,10 @@ pub struct PidFile {
     lock: File,
 }
 
+/// The mode of the file.
+const MODE: u32 = 0o644;
+/// The mode until it is locked: no other user can open it.
+const PRIVATE_MODE: u32 = 0o600;
 /// The most bytes of a file that are read.
 const MAX_BYTES: u64 = 32;
 
@@ -32,15 +41,16 @@ impl PidFile {
         let problem = |error: io::Error| {
             format!("--pid: {path:?} cannot be written: {}; choose another file", error_text(&error))
         };
-        let mode = Mode::from_raw_mode(0o644);
+        let in_use =
+            || format!("--pid: {path:?} belongs to another howdah that is running; stop it, or choose another file");
         // Not blocking: a named pipe must not make the start wait.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK;
-        let mut file = trusted_path::open(path, flags, mode).map_err(problem)?;
-        // A file system without locks does not prevent the start.
-        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
-            return Err(format!(
-                "--pid: {path:?} belongs to another howdah that is running; stop it, or choose another file"
-            ));
+        let mut file = trusted_path::open(path, flags, Mode::from_raw_mode(MODE)).map_err(problem)?;
+        if !lock(&file) {
+            if is_locked_for_writing(&file) {
+                return Err(in_use());
+            }
+            file = replace(path, &file).map_err(problem)?.ok_or_else(in_use)?;
         }
         let text = format!("{}\n", std::process::id());
         file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(problem)?;
@@ -50,14 +60,9 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Another file at the path is not opened: a device or a pipe may be there. A user who replaces the folder meanwhile has no
-        // file of another folder removed.
-        let identity = |file: &File| file.metadata().map(|it| (it.dev(), it.ino())).ok();
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
         let Ok((folder, name)) = trusted_path::folder(&self.path) else { return };
-        let Ok(found) = openat(&folder, &name, flags, Mode::empty()).map(File::from) else { return };
         let mut text = String::new();
-        if identity(&found) == identity(&self.lock)
+        if let Some(found) = find(folder.as_fd(), &name, &self.lock)
             && let Ok(ours) = File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
             && ours.take(MAX_BYTES).read_to_string(&mut text).is_ok()
             && text.trim() == std::process::id().to_string()
@@ -67,11 +72,54 @@ impl Drop for PidFile {
     }
 }
 
+/// Locks the file for writing. Returns false if another lock prevents it. A file system without locks does not prevent the start.
+fn lock(file: &File) -> bool {
+    let lock = whole_file(libc::F_WRLCK);
+    !matches!(fcntl(file, FcntlArg::F_OFD_SETLK(&lock)), Err(nix::Error::EAGAIN | nix::Error::EACCES))
+}
+
+/// Whether another descriptor has a lock for writing: only this prevents one for reading.
+fn is_locked_for_writing(file: &File) -> bool {
+    let mut lock = whole_file(libc::F_RDLCK);
+    fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock)).is_ok() && i32::from(lock.l_type) != libc::F_UNLCK
+}
+
+/// A lock of this kind, whatever the file's length is.
+fn whole_file(kind: i32) -> libc::flock {
+    // These constants are small.
+    libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: 0, l_len: 0, l_pid: 0 }
+}
+
+/// Makes a locked file with the same name and mode in the place of this one. `None` if another process has it already.
+fn replace(path: &Path, former: &File) -> io::Result<Option<File>> {
+    let (folder, name) = trusted_path::folder(path)?;
+    if find(folder.as_fd(), &name, former).is_some() {
+        tracing::warn!("another user has locked the pid file {path:?}; replacing it");
+        unlinkat(&folder, &name, AtFlags::empty())?;
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = File::from(openat(&folder, &name, flags, Mode::from_raw_mode(PRIVATE_MODE))?);
+    if !lock(&file) {
+        return Ok(None);
+    }
+    fchmod(&file, Mode::from_raw_mode(former.metadata()?.mode() & MODE))?;
+    Ok(Some(file))
+}
+
+/// This file, if it has this name. Another file is not opened: a device or a pipe may be there. A user who replaces the folder
+/// meanwhile has no file of another folder removed.
+fn find(folder: BorrowedFd<'_>, name: &OsStr, file: &File) -> Option<File> {
+    let identity = |file: &File| file.metadata().map(|it| (it.dev(), it.ino())).ok();
+    let found = File::from(openat(folder, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?);
+    (identity(&found) == identity(file)).then_some(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::{CWD, FileType, RenameFlags, mknodat, renameat_with};
-    use std::os::unix::fs::{lchown, symlink};
+    use rustix::fs::{CWD, FileType, FlockOperation, RenameFlags, flock, mknodat, renameat_with};
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
@@ -118,6 +166,32 @@ mod tests {
         assert!(!writer.is_finished() && path.exists());
         let _reader = std::fs::File::open(&path).unwrap();
         writer.join().unwrap();
+    }
+
+    #[test]
+    fn locks_of_readers_do_not_prevent_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pid");
+        let read_lock = |file: &File| {
+            fcntl(file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_RDLCK))).unwrap();
+        };
+        let flocked = |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        for (attack, is_replaced) in [(&flocked as &dyn Fn(&File), false), (&read_lock, true)] {
+            std::fs::write(&path, "99999999\n").unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+            let reader = File::open(&path).unwrap();
+            attack(&reader);
+            let running = PidFile::write(&path).unwrap();
+            let metadata = path.metadata().unwrap();
+            assert_eq!(metadata.ino() != reader.metadata().unwrap().ino(), is_replaced);
+            assert_eq!(metadata.mode() & 0o777, 0o640);
+            assert_eq!(std::fs::read_to_string(&path).unwrap().trim(), std::process::id().to_string());
+            let late = File::open(&path).unwrap();
+            assert!(fcntl(&late, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_RDLCK))).is_err());
+            assert!(PidFile::write(&path).unwrap_err().contains("another howdah that is running"));
+            drop(running);
+            assert!(!path.exists());
+        }
     }
 
     #[test]
