@@ -5,7 +5,12 @@ import pytest
 WORKER_SITE = {
     "boot": "ini_set('precision', '7'); date_default_timezone_set('Asia/Tokyo');"
     "set_error_handler(function ($level, $message) { echo \"boot handler: $message\"; return true; });"
-    "register_tick_function(function () {}); final class Kept { public static array $things = []; }",
+    "register_tick_function(function () {}); final class Kept { public static array $things = []; }"
+    # The file that libxml opens for `probe://x`, if it does, and the options of its context.
+    "final class Probe { public $context; public static $seen; function url_stat() { return []; } function stream_open($path) { "
+    "self::$seen = [$path, $this->context ? stream_context_get_options($this->context) : []]; return false; } }"
+    "function probe() { ob_start(); Probe::$seen = []; stream_wrapper_register('probe', Probe::class); (new DOMDocument)->load('probe://x');"
+    "stream_wrapper_unregister('probe'); ob_end_clean(); return Probe::$seen; }",
     "ini": {"error_reporting": "32767"},
 }
 
@@ -44,6 +49,9 @@ CHANGES = {
     "output encoding": ("mb_http_output('SJIS');", "mb_http_output()"),
     "XML errors": ("libxml_use_internal_errors(true); simplexml_load_string('<');",
                    "[libxml_use_internal_errors(), count(libxml_get_errors())]"),
+    "XML stream context": ("libxml_set_streams_context(stream_context_create(['http' => ['header' => 'Authorization: mine']]));", "probe()"),
+    "XML entity loader": ("libxml_set_external_entity_loader(fn () => null);", "probe()"),
+    "XML without files": ("libxml_disable_entity_loader(true);", "probe()"),
     "asynchronous signals": ("pcntl_async_signals(true);", "pcntl_async_signals()"),
     "autoglobal": ("$_SESSION = ['user' => 'ada'];", "isset($_SESSION)"),
     "header callback": ("header_register_callback(fn () => header('X-Left: 1'));", "headers_list()"),
@@ -97,6 +105,24 @@ def test_the_settings_of_the_boot_stay(worker_site):
     for _ in range(3):
         assert worker_site.value("[ini_get('precision'), date_default_timezone_get()]") == ["7", "Asia/Tokyo"]
         assert worker_site.get("trigger_error('x');").text == "boot handler: x"
+
+
+@pytest.mark.parametrize("visible", ["public", "private"])
+def test_what_the_boot_has_set_for_xml_stays(start_worker, visible):
+    loader = f"final class Loader {{ {visible} static function load($id, $path) {{ return \"$path-of-boot\"; }}" \
+        "static function set() { libxml_set_external_entity_loader([self::class, 'load']); } } Loader::set();"
+    context = "libxml_set_streams_context(stream_context_create(['http' => ['header' => 'boot']]));"
+    site = start_worker(boot=WORKER_SITE["boot"] + loader + context)
+    of_boot = ["probe://x-of-boot", {"http": {"header": "boot"}}]
+    pid = site.worker()
+    assert site.value("probe()") == of_boot
+    for change in (CHANGES["XML stream context"][0], CHANGES["XML without files"][0]):
+        site.get(change)
+        assert site.value("probe()") == of_boot and site.worker() == pid
+    for callback in ("null", "fn () => null"):
+        assert site.get(f"libxml_set_external_entity_loader({callback});").status == 200
+        # A private method cannot be set again: the worker is replaced.
+        assert site.value("probe()") == of_boot and (site.worker() == pid) == (visible == "public")
 
 
 def test_shutdown_functions_run_at_the_end_of_their_request(worker_site):

@@ -530,6 +530,7 @@ void howdah_php_run_worker_script(const struct howdah_request *boot)
 {
 	boot_request = boot;
 	phase = BOOTS;
+	howdah_baseline_begin();
 	howdah_modules_find();
 	next_error_handler = zend_error_cb;
 	zend_error_cb = handle_error;

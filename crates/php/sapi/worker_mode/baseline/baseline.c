@@ -27,6 +27,12 @@ void howdah_baseline_watch(void)
 {
 	howdah_watch_process();
 	howdah_watch_extensions();
+	howdah_watch_libxml();
+}
+
+void howdah_baseline_begin(void)
+{
+	howdah_begin_libxml();
 }
 
 void howdah_baseline_take(void)
@@ -38,6 +44,7 @@ void howdah_baseline_take(void)
 	howdah_take_sessions();
 	howdah_take_process();
 	howdah_take_extensions();
+	howdah_take_libxml();
 }
 
 void howdah_baseline_end(void)
@@ -105,6 +112,8 @@ int howdah_baseline_restore(void)
 		howdah_restore_settings();
 		howdah_restore_process();
 		howdah_restore_extensions();
+		report_exception();
+		is_restored = howdah_restore_libxml() && is_restored;
 		report_exception();
 		forget_last_error();
 		forget_strtok();

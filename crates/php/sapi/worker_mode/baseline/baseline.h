@@ -4,6 +4,8 @@
 
 /* For the module's start: wraps the functions whose effects are restored. */
 void howdah_baseline_watch(void);
+/* The boot begins. */
+void howdah_baseline_begin(void);
 /* The boot is over. */
 void howdah_baseline_take(void);
 /* Restores it after a request. 0 if that is impossible: then no other request may run. */

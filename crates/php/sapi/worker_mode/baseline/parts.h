@@ -34,4 +34,12 @@ void howdah_watch_process(void);
 void howdah_take_process(void);
 void howdah_restore_process(void);
 
+/* The same for these. */
+void howdah_watch_libxml(void);
+/* The boot begins: preloaded scripts have ended. */
+void howdah_begin_libxml(void);
+void howdah_take_libxml(void);
+/* 0 if the function of the boot could not be set again, or an exception came meanwhile: then no other request may run. */
+int howdah_restore_libxml(void);
+
 #endif
