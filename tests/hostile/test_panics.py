@@ -5,6 +5,7 @@ import json
 import pytest
 
 from support.http.client import ClosedWithoutResponse, ProtocolError
+from support.http.upstream import Upstream, answers, ok
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -95,6 +96,29 @@ def test_a_panic_behind_the_beginning_of_an_answer_ends_the_answer(folder, start
         wait_for(lambda: counts(server)["active"] == 0, "the end of the connections")
         assert counts(server)["active_requests"] == 0
         assert "howdah panicked at crates/router" in server.stderr
+
+
+def test_a_panic_in_a_health_check_ends_no_event_loop(folder, run):
+    folder.php("index.php", "echo 'here';")
+    with Upstream(answers(lambda _: ok(b"upstream"))) as upstream:
+        check = {"path": "/panic", "interval": "100ms"}
+        server = run(
+            {
+                "applications": {"app": {"type": "php", "root": str(folder.root), "processes": 1}},
+                "upstreams": {"u": {"servers": {upstream.address: {}}, "health_check": check}},
+                "routes": [{"match": {"uri": "/up"}, "action": {"pass": "upstreams/u"}}, {"action": {"pass": "applications/app"}}],
+            },
+            environ={"HOWDAH_TEST_FAULT": "check=/panic"},
+        )
+        router = server.router()
+        if wait_for(lambda: upstream.requests or "howdah panicked at" in server.stderr, "a check") is upstream.requests:
+            pytest.skip("this build has no assertions")
+        wait_for(lambda: server.stderr.count("howdah panicked at") > 1, "another one")
+        assert server.get("/up").text == "upstream" and server.get("/").text == "here"
+        assert server.router() == router
+        # The panics are expected here.
+        server.send_signal(15)
+        assert server.exit_code() == 0
 
 
 @pytest.mark.parametrize("point", ["answer", "connection"])

@@ -5,6 +5,7 @@
 //! an authority wants to be left alone (`Retry-After`), because the library passes it on for some answers only.
 
 use bytes::Bytes;
+use howdah_blocking_work::look_up;
 use howdah_protocol::child::system_authorities::system_authorities;
 use http::header::{CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{Request, Response, StatusCode, Uri};
@@ -89,8 +90,8 @@ impl HttpsClient {
         let host = uri.host().ok_or("the URL has no host")?;
         let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
-        let connected = TcpStream::connect((name.as_str(), port)).await;
-        let stream = connected.map_err(|error| format!("cannot connect to {host}:{port}: {error}"))?;
+        let connected = async { TcpStream::connect(&*look_up(&name, port).await?).await };
+        let stream = connected.await.map_err(|error| format!("cannot connect to {host}:{port}: {error}"))?;
         if !is_https {
             let is_local = stream.peer_addr().is_ok_and(|address| address.ip().is_loopback());
             if !is_local {

@@ -4,6 +4,7 @@ use crate::accounts::Accounts;
 use crate::permission::Program;
 use crate::reports::Reports;
 use crate::{order, renewal_window};
+use howdah_blocking_work::NAMES;
 use howdah_protocol::child::inherited::{CONTROL_FD, take_inherited};
 use howdah_protocol::child::parent_death::die_with_supervisor;
 use howdah_protocol::messages::acme::{FromAcme, ToAcme};
@@ -43,6 +44,7 @@ pub fn run() -> io::Result<()> {
             }
         }
     })?;
+    NAMES.start()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, serve(messages, Reports::to(socket)));
     Ok(())

@@ -5,6 +5,7 @@ use crate::server::{self, Access};
 use crate::telemetry::{self, Setup};
 use crate::texts::Texts;
 use howdah_background_writer::standard_error;
+use howdah_blocking_work::NAMES;
 use howdah_config::Configuration;
 use howdah_protocol::child::inherited::{CONTROL_FD, take_inherited};
 use howdah_protocol::child::parent_death::die_with_supervisor;
@@ -43,6 +44,7 @@ pub fn run() -> io::Result<()> {
     if let (Some(boot), Some(settings)) = (telemetry, configuration.settings.telemetry) {
         let (pipe, texts, control) = (next(&mut descriptors)?, Arc::clone(&texts), Arc::clone(&control));
         let finishing = Arc::clone(&finishing);
+        NAMES.start()?;
         spawn("telemetry", move || telemetry::run(Setup { pipe, settings, boot, texts, control, finishing }))?;
     }
     while let Some((message, descriptors)) = control.wait_for_long()? {

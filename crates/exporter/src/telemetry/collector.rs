@@ -5,6 +5,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use h2::client::SendRequest as Http2Sender;
+use howdah_blocking_work::look_up;
 use howdah_config::{Telemetry, TelemetryProtocol};
 use howdah_telemetry::messages::ExportResponse;
 use howdah_telemetry::signal::Signal;
@@ -148,8 +149,8 @@ impl Collector {
     async fn connect(&self) -> Result<Connection, String> {
         let url = &self.settings.endpoint;
         let (host, authority) = (url.host.as_str(), url.authority());
-        let connected = TcpStream::connect((host, url.port)).await;
-        let stream = connected.map_err(|error| format!("cannot connect to {authority}: {error}"))?;
+        let connected = async { TcpStream::connect(&*look_up(host, url.port).await?).await };
+        let stream = connected.await.map_err(|error| format!("cannot connect to {authority}: {error}"))?;
         let _ = stream.set_nodelay(true);
         let stream: Box<dyn Stream> = match &self.tls {
             Some(tls) => {

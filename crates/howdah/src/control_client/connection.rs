@@ -4,6 +4,7 @@ use crate::argument::parse_address;
 use crate::control_client::response::ApiResponse;
 use crate::paths::{ServeFolders, StatePaths, absolute};
 use clap::Args;
+use howdah_blocking_work::look_up;
 use howdah_config::Endpoint;
 use howdah_protocol::sockets::refused_descriptors;
 use howdah_supervisor::system_error::error_text;
@@ -130,8 +131,8 @@ impl ControlApi {
                 return self.exchange(stream, request).await;
             }
             Endpoint::Name { host, port } => {
-                let connected = TcpStream::connect((host.as_str(), *port)).await;
-                return self.exchange(connected.map_err(|error| self.unreachable(&error))?, request).await;
+                let connected = async { TcpStream::connect(&*look_up(host, *port).await?).await };
+                return self.exchange(connected.await.map_err(|error| self.unreachable(&error))?, request).await;
             }
             Endpoint::Unix(path) => connect_unix(path),
             Endpoint::Abstract(name) => connect_unix(Path::new(&format!("\0{name}"))),

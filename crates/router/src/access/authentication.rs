@@ -12,6 +12,7 @@ use crate::access::user_file::{UserFile, UserFiles};
 use crate::access::verified::VerifiedPasswords;
 use crate::file_access::{Place, on_file_thread};
 use crate::report::OncePerMinute;
+use crate::resources::slow_work::PROCESSOR_THREADS;
 use crate::response::failure::Failure;
 use howdah_config::{BasicAuth, PasswordHash};
 use http::HeaderMap;
@@ -21,7 +22,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread::available_parallelism;
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 
 /// A thread's means to verify passwords.
 #[derive(Default)]
@@ -72,8 +72,8 @@ impl Authentication {
     /// The user whose password the request of this client has; `None` if it must ask for one.
     ///
     /// # Errors
-    /// 500 if the file of the users cannot be read, 503 if too many passwords are being verified, 503 or 504 if the
-    /// file system of the file does not answer.
+    /// 500 if the file of the users cannot be read, 503 if too many passwords are being verified or no thread can be started,
+    /// 503 or 504 if the file system of the file does not answer.
     pub async fn user(
         &self,
         basic_auth: &BasicAuth,
@@ -99,12 +99,16 @@ impl Authentication {
         if self.verified.contains(&fingerprint) {
             return Ok(Some(user.into()));
         }
-        // The permit is released when the verification has ended, even if the client left.
-        let verification = spawn_blocking(move || {
+        // The permit is released when a verification that has begun has ended, even if the client left.
+        let verification = PROCESSOR_THREADS.spawn(move || {
             let _permit = permit;
             hash.verify(&password)
         });
-        if !verification.await.map_err(|_| Failure::Internal)? {
+        let is_right = verification.await.map_err(|failure| match failure {
+            howdah_blocking_work::Failure::NoThread(_) => refusal(format!("cannot verify passwords: {failure}")),
+            howdah_blocking_work::Failure::Panicked => Failure::Internal,
+        });
+        if !is_right? {
             log_wrong(&user);
             return Ok(None);
         }

@@ -26,4 +26,4 @@ mod threads;
 pub use deadline::within_deadline;
 pub use metadata::{MetadataError, Waiting, WouldWait, metadata, metadata_below};
 pub use mounts::{check_standard_error, never_waits, watch_mounts};
-pub use threads::{FilesUnavailable, Place, close_on_file_thread, on_file_thread};
+pub use threads::{FILE_THREADS, FilesUnavailable, Place, close_on_file_thread, on_file_thread};

@@ -8,6 +8,7 @@
 
 use crate::file_access::metadata::WouldWait;
 use crate::report::OncePerMinute;
+use howdah_blocking_work::{Failure, Pool};
 use howdah_protocol::test_time::divided;
 use std::collections::HashMap;
 use std::fmt;
@@ -16,7 +17,6 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 /// Operations that share a few threads.
@@ -65,6 +65,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Places without an operation are forgotten beyond this number.
 const MAX_IDLE_PLACES: usize = 256;
 
+/// The threads of all places.
+pub static FILE_THREADS: Pool = Pool::new("files");
 static ALL_FREE: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(ALL_THREADS)));
 static PLACES: LazyLock<Mutex<HashMap<Place, Arc<PlaceThreads>>>> = LazyLock::new(Mutex::default);
 static PROBLEMS: LazyLock<OncePerMinute<Place>> = LazyLock::new(OncePerMinute::new);
@@ -97,7 +99,7 @@ pub fn close_on_file_thread<F: Send + 'static>(place: &Place, file: F) {
     let close = async move {
         if let Ok((of_place, of_all)) = threads.permits().await {
             let running = threads.begin(Instant::now());
-            spawn_blocking(move || {
+            FILE_THREADS.spawn_detached(move || {
                 let _held = (running, of_place, of_all);
                 drop(file);
             });
@@ -124,14 +126,17 @@ async fn run<T: Send + 'static>(
         return Err(FilesUnavailable::Busy);
     };
     let running = threads.begin(Instant::now());
-    // The permits are released when the operation has ended, also if the client left or the time was over before.
-    let ended = spawn_blocking(move || {
+    // The permits are released when an operation that has begun has ended, also if the client left or the time was over before.
+    let mut ended = FILE_THREADS.spawn(move || {
         let _held = (running, of_place, of_all);
         operation()
     });
-    match timeout_at(deadline, ended).await {
+    match timeout_at(deadline, &mut ended).await {
         Ok(Ok(result)) => Ok(result),
-        Ok(Err(_)) => Err(FilesUnavailable::Panicked),
+        Ok(Err(Failure::NoThread(_))) => Err(FilesUnavailable::Busy),
+        Ok(Err(Failure::Panicked)) => Err(FilesUnavailable::Panicked),
+        // A lack of tasks, and other operations hang.
+        Err(_) if ended.withdraw() => Err(FilesUnavailable::Busy),
         Err(_) => Err(FilesUnavailable::Hanging),
     }
 }
@@ -265,8 +270,10 @@ mod tests {
             let released = Arc::clone(&released);
             run(Arc::clone(threads), timeout, move || drop(released.lock().map(|released| released.recv())))
         };
-        for _ in 0..4 {
-            assert_eq!(operation(&hanging, Duration::ZERO).await, Err(FilesUnavailable::Hanging));
+        // An operation that does not begin in time does not hang.
+        while hanging.running().len() < 4 {
+            let failed = operation(&hanging, Duration::from_millis(10)).await;
+            assert!(matches!(failed, Err(FilesUnavailable::Hanging | FilesUnavailable::Busy)));
         }
         assert_eq!(run(Arc::clone(&hanging), Duration::ZERO, || ()).await, Err(FilesUnavailable::Busy));
         assert_eq!(run(Arc::clone(&other), LONG, || 7).await, Ok(7));

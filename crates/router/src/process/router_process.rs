@@ -10,7 +10,7 @@ use crate::backends::php::{SharedGeneration, WarmUpOrder};
 use crate::backends::proxy::{HealthStates, HttpGeneration, UpstreamTlsConfigs};
 use crate::backends::roadrunner::RoadRunnerGeneration;
 use crate::dispatch::{Pins, Snapshot};
-use crate::file_access::{check_standard_error, watch_mounts};
+use crate::file_access::{FILE_THREADS, check_standard_error, watch_mounts};
 use crate::net::accept::Listening;
 use crate::net::connection_limit::ConnectionLimit;
 use crate::net::load::Load;
@@ -21,6 +21,8 @@ use crate::process::prepared::{PreparedConfiguration, prepare};
 use crate::process::thread::{self, Setup};
 use crate::report::{AbortOnPanic, SupervisorLink, inject, write_last_lines};
 use crate::request::record::application_log::ApplicationLog;
+use crate::resources::slow_work::PROCESSOR_THREADS;
+use howdah_blocking_work::NAMES;
 use howdah_channel::{Counters, RouterEnd};
 use howdah_protocol::child::inherited::CONTROL_FD;
 use howdah_protocol::child::inherited::take_inherited;
@@ -84,7 +86,12 @@ pub fn run() -> io::Result<()> {
     let memory = next(&mut descriptors)?;
     howdah_telemetry::pipe::set_writer(SpanWriter::new(next(&mut descriptors)?, boot.span_marker)?);
     let counters = Arc::new(Counters::map(memory, howdah_metrics::layout::words(boot.threads))?);
-    let mut process = RouterProcess::start(&control, &boot, most, &counters)?;
+    let mut process = RouterProcess::start(&control, &boot, most, &counters).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            io::Error::other(format!("cannot start its threads ({error}); see TasksMax or pids.max"))
+        }
+        _ => error,
+    })?;
     while let Some((message, descriptors)) = control.wait_for_long()? {
         if matches!(message, ToRouter::Drain) {
             process.send_to_all(|| ThreadCommand::Drain);
@@ -111,6 +118,9 @@ impl RouterProcess {
         let (commands, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let loads: Arc<[Arc<Load>]> = (0..count).map(|_| Arc::new(Load::default())).collect();
         watch_mounts()?;
+        for pool in [&FILE_THREADS, &PROCESSOR_THREADS, &NAMES] {
+            pool.start()?;
+        }
         let mut threads = Vec::new();
         for (index, receiver) in (0..count).zip(receivers) {
             let setup = Setup {

@@ -1,6 +1,7 @@
 //! Panics: a bug of howdah costs one request, or one connection, and never a count or a task that others need.
 //!
 //! - In the answer to a request ([`contained`]): the request is answered 500, and the connection goes on.
+//! - In a health check: the state of the server stays, and the next check comes.
 //! - Elsewhere in a connection, as in the body of a response: the connection is closed. All counts fall in destructors.
 //! - In a task that all connections of a thread need ([`spawn_essential`]), or in the event loop itself: the process
 //!   aborts, and the supervisor starts another router with the same listening sockets.
@@ -25,7 +26,7 @@ pub struct AbortOnPanic;
 
 /// Where a test makes the router fail, as `POINT=PATH`: at this point of a request for this path, of `configuration N`,
 /// of the N-th `sweep N` of a thread, before `event loop N` receives a configuration, or when an `exchange` with a FastCGI server or a
-/// RoadRunner worker has `/begun` its answer. At the point `hang`, the
+/// RoadRunner worker has `/begun` its answer, or of a health `check` of this path. At the point `hang`, the
 /// thread sleeps without end; at `delay` for [`DELAY`]; at all others it panics.
 const VARIABLE: &str = "HOWDAH_TEST_FAULT";
 /// How long an abort waits for a reader of the log, which may have stopped reading.

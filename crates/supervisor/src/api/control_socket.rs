@@ -6,10 +6,10 @@
 
 use crate::api::answer::ApiAnswer;
 use crate::api::request::ControlRequest;
+use crate::os::tcp_peers;
 use howdah_config::{Address, Refusal};
 use howdah_metrics::exposition::format;
 use howdah_protocol::sockets::refused_descriptors::close_elsewhere;
-use howdah_protocol::sockets::tcp_peer;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, CONNECTION, CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderValue, IF_MATCH, ORIGIN, SERVER};
@@ -66,10 +66,13 @@ impl ControlListener {
     /// Takes a socket that listens on this address.
     ///
     /// # Errors
-    /// When it cannot be watched.
+    /// When it cannot be watched, or no thread can be started.
     pub fn new(socket: OwnedFd, address: &Address) -> io::Result<ControlListener> {
         Ok(match address {
-            Address::Tcp(_) => ControlListener::Tcp(TcpListener::from_std(socket.into())?),
+            Address::Tcp(_) => {
+                tcp_peers::start()?;
+                ControlListener::Tcp(TcpListener::from_std(socket.into())?)
+            }
             Address::Unix(_) | Address::Abstract(_) => ControlListener::Unix(UnixListener::from_std(socket.into())?),
         })
     }
@@ -163,8 +166,7 @@ fn is_trusted_user(user: u32) -> bool {
 async fn is_trusted_on_port(stream: &TcpStream, peer: SocketAddr) -> bool {
     let Ok(own) = stream.local_addr() else { return false };
     for _ in 0..LOOKUP_ATTEMPTS {
-        let found = tokio::task::spawn_blocking(move || tcp_peer::user_of(peer, own)).await;
-        if let Some(user) = found.ok().flatten() {
+        if let Some(user) = tcp_peers::user_of(peer, own).await {
             return is_trusted_user(user);
         }
         if has_closed(stream) {

@@ -8,3 +8,4 @@ pub mod machine;
 pub mod processes;
 pub mod resources;
 pub mod system_error;
+pub mod tcp_peers;

@@ -4,17 +4,17 @@
 //! minute. A name that was never resolved is an error.
 
 use crate::report::OncePerMinute;
+use howdah_blocking_work::{Work, addresses};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::LazyLock;
 use std::task::{Poll, ready};
 use std::time::Duration;
 use tokio::sync::Mutex;
-use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
 /// The addresses of one name, for one thread.
@@ -28,7 +28,7 @@ pub struct KnownAddresses {
     running: RefCell<Option<Resolution>>,
 }
 
-type Resolution = JoinHandle<io::Result<Vec<SocketAddr>>>;
+type Resolution = Work<io::Result<Vec<SocketAddr>>>;
 
 struct Known {
     addresses: Rc<[SocketAddr]>,
@@ -84,13 +84,10 @@ impl KnownAddresses {
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         poll_fn(|context| {
             let mut running = self.running.borrow_mut();
-            let resolution = running.get_or_insert_with(|| {
-                let host = host.to_owned();
-                spawn_blocking(move || Ok((host.as_str(), port).to_socket_addrs()?.collect()))
-            });
+            let resolution = running.get_or_insert_with(|| addresses(host, port));
             let found = ready!(Pin::new(resolution).poll(context));
             *running = None;
-            Poll::Ready(found.unwrap_or_else(|error| Err(io::Error::other(error))))
+            Poll::Ready(found?)
         })
         .await
     }
@@ -126,6 +123,7 @@ impl KnownAddresses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use howdah_blocking_work::NAMES;
     use std::net::IpAddr;
 
     /// A label of 64 letters is longer than DNS allows: no server is asked.
@@ -133,10 +131,11 @@ mod tests {
         "x".repeat(64)
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_name_is_resolved_and_remembered() {
         let known = KnownAddresses::default();
         let first = known.of("localhost", 81).await.expect("/etc/hosts has it");
+        tokio::time::pause();
         assert!(first.iter().all(|address| address.port() == 81 && address.ip().is_loopback()));
         let again = known.of("localhost", 81).await.expect("known");
         assert!(Rc::ptr_eq(&first, &again) && known.are_known());
@@ -154,7 +153,7 @@ mod tests {
         let known = KnownAddresses::default();
         let address = SocketAddr::new(IpAddr::from([192, 0, 2, 9]), 81);
         let (answer, asked) = std::sync::mpsc::channel();
-        known.running.replace(Some(spawn_blocking(move || asked.recv().map_err(io::Error::other))));
+        known.running.replace(Some(NAMES.spawn(move || asked.recv().map_err(io::Error::other))));
         for _ in 0..3 {
             let name = no_name();
             let request = tokio::time::timeout(Duration::from_millis(1), known.of(&name, 81));

@@ -1,6 +1,7 @@
 //! One application: its workers, its slow requests, its restart.
 
 use crate::commands::dashboard::answer::Answer;
+use crate::commands::dashboard::calls::computing::computed;
 use crate::commands::dashboard::calls::howdah::{Howdah, accepted, segment};
 use crate::commands::dashboard::calls::now::workers_path;
 use crate::commands::slow;
@@ -27,8 +28,8 @@ pub async fn workers(howdah: &Howdah, name: &str) -> Result<Answer, Answer> {
 pub async fn slow(howdah: &Howdah, name: &str) -> Result<Answer, Answer> {
     let path = format!("/status/applications/{}/slow", segment(name)?);
     let log = accepted(howdah.read(&path).await)?.bytes;
-    let read = tokio::task::spawn_blocking(move || slow::last_requests(&log, MAX_SLOW)).await;
-    Ok(Answer::json(&json!({ "requests": read.unwrap_or_default() })))
+    let read = computed(move || slow::last_requests(&log, MAX_SLOW)).await?;
+    Ok(Answer::json(&json!({ "requests": read })))
 }
 
 /// Restarts it.

@@ -1,6 +1,7 @@
 //! Recordings of an application: the stack of one worker, samples for a flame graph, leaks.
 
 use crate::commands::dashboard::answer::Answer;
+use crate::commands::dashboard::calls::computing::computed;
 use crate::commands::dashboard::calls::howdah::Howdah;
 use crate::commands::leaks;
 use crate::commands::profile::FULL_BYTES;
@@ -90,10 +91,4 @@ pub async fn leaks(howdah: &Howdah, name: &str, body: &[u8]) -> Result<Answer, A
 fn read<'b, T: Deserialize<'b>>(body: &'b [u8], example: &str) -> Result<T, Answer> {
     let reason = |error| format!("the body is not valid: {error}; write {example}");
     serde_json::from_slice(body).map_err(|error| Answer::error(StatusCode::BAD_REQUEST, &reason(error)))
-}
-
-/// On another thread, because it may take some time.
-async fn computed<T: Send + 'static>(compute: impl FnOnce() -> T + Send + 'static) -> Result<T, Answer> {
-    let failed = |_| Answer::error(StatusCode::INTERNAL_SERVER_ERROR, "the recording could not be read");
-    tokio::task::spawn_blocking(compute).await.map_err(failed)
 }

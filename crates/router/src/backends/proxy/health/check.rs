@@ -8,6 +8,7 @@ use crate::backends::proxy::exchange::describe;
 use crate::backends::proxy::health::server_health::ServerHealth;
 use crate::backends::proxy::tls::handshake::ServerTls;
 use crate::product;
+use crate::report::{contained, inject};
 use bytes::Bytes;
 use howdah_config::{Endpoint, HealthCheck};
 use http::header::{CONNECTION, HOST, USER_AGENT};
@@ -47,14 +48,17 @@ impl CheckedServer {
         sleep(FIRST_WITHIN.min(self.check.interval).mul_f64(chance())).await;
         loop {
             let limit = self.check.timeout;
-            let result = timeout(limit, self.check_once(&addresses)).await;
-            let result = result.unwrap_or_else(|_| Err(format!("no response within {} s", limit.as_secs_f64())));
-            self.health.checked(result, &self.check);
+            // A panic is a bug of howdah. It changes nothing about the server.
+            if let Ok(result) = contained(Box::pin(timeout(limit, self.check_once(&addresses)))).await {
+                let result = result.unwrap_or_else(|_| Err(format!("no response within {} s", limit.as_secs_f64())));
+                self.health.checked(result, &self.check);
+            }
             sleep(self.check.interval.mul_f64(1.0 - JITTER + 2.0 * JITTER * chance())).await;
         }
     }
 
     async fn check_once(&self, addresses: &KnownAddresses) -> Result<(), String> {
+        inject("check", &self.check.path);
         let socket = connect(&self.endpoint, self.tls.as_ref(), addresses, self.check.timeout).await;
         let socket = socket.map_err(|error| error.to_string())?;
         let invalid = |error: hyper::Error| format!("no valid response: {}", describe(&error));

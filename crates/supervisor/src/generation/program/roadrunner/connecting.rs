@@ -4,7 +4,7 @@
 //! There, the worker names its process in the handshake. The process must belong to the process group that howdah
 //! started.
 
-use howdah_protocol::sockets::tcp_peer;
+use crate::os::tcp_peers;
 use rustix::process::{Pid, getpgid};
 use std::io;
 use std::net::TcpListener;
@@ -14,7 +14,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::net;
-use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 /// A socket that listens, and does not block.
@@ -71,11 +70,14 @@ impl Accepting {
     /// Begins to accept connections of this worker.
     ///
     /// # Errors
-    /// When the event loop cannot watch the listener.
+    /// When the event loop cannot watch the listener, or no thread can be started.
     pub fn begin(listener: Listener, peer: WorkerPeer) -> io::Result<Accepting> {
         let listener = match listener {
             Listener::Unix(listener) => AsyncListener::Unix(net::UnixListener::from_std(listener)?),
-            Listener::Tcp(listener) => AsyncListener::Tcp(net::TcpListener::from_std(listener)?),
+            Listener::Tcp(listener) => {
+                tcp_peers::start()?;
+                AsyncListener::Tcp(net::TcpListener::from_std(listener)?)
+            }
         };
         Ok(Accepting { listener, peer, has_warned: false })
     }
@@ -100,8 +102,7 @@ impl Accepting {
                 AsyncListener::Tcp(listener) => {
                     let (socket, peer) = listener.accept().await?;
                     let own = socket.local_addr()?;
-                    // The tables of the kernel may be long.
-                    let user = spawn_blocking(move || tcp_peer::user_of(peer, own)).await.ok().flatten();
+                    let user = tcp_peers::user_of(peer, own).await;
                     if user == Some(self.peer.user) {
                         // A request is one write, and waits for no other.
                         socket.set_nodelay(true)?;
