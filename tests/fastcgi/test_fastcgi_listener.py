@@ -603,6 +603,35 @@ def test_other_machines_need_to_be_named(listen, connect, folder):
     assert answer.status == 400 and "allowed_clients" in answer.text
 
 
+@pytest.mark.parametrize("change", [{"protocol": "fastcgi", "allowed_clients": ["192.0.2.1"]}, {}])
+def test_a_connection_ends_when_its_access_is_withdrawn(listen, connect, folder, change):
+    """Its requests name any client and any script."""
+    folder.php("a.php", "echo 'hello';")
+    folder.php("wait.php", WAIT)
+    server = listen({"allowed_clients": ["127.0.0.1"]})
+    kept, busy = connect(server), connect(server)
+    assert kept.request("/a.php", keep=True).body == b"hello"
+    busy.send(begin(keep=True) + variables(busy.params("/wait.php")) + body(b""))
+    wait_for(lambda: (folder.scratch / "started").exists(), "the script")
+    path = f"/config/listeners/127.0.0.1:{server.port}"
+    assert server.api("PUT", path, {"pass": "applications/app", **change}).status == 200
+    assert kept.is_closed()
+    (folder.scratch / "go").touch()
+    assert busy.response(1).status == 200, "a request that runs is finished"
+    assert busy.is_closed()
+
+
+def test_a_connection_goes_on_after_another_change(listen, connect, folder):
+    folder.php("a.php", "echo 'hello';")
+    server = listen({"allowed_clients": ["127.0.0.1"]})
+    web = connect(server)
+    assert web.request("/a.php", keep=True).body == b"hello"
+    config = server.api("GET", "/config").json()
+    config["applications"]["app"]["environment"] = {"A": "b"}
+    assert server.api("PUT", "/config", config).status == 200
+    assert web.request("/a.php", keep=True).body == b"hello"
+
+
 def test_a_unix_socket_has_an_owner_and_a_mode(run, folder, socket_path):
     folder.php("a.php", "echo $_SERVER['REMOTE_ADDR'];")
     listener = {"pass": "applications/app", "protocol": "fastcgi", "socket": {"mode": "0600"}}

@@ -105,6 +105,25 @@ def test_an_old_connection_does_not_bypass_the_check(server, authority):
         assert refused.header("Strict-Transport-Security") == "max-age=60; includeSubDomains"
 
 
+def test_a_connection_ends_when_other_authorities_replace_those_of_its_client(server, authority, strangers):
+    """Both ways: another certificate with the same name, and another name."""
+    set_tls(server, client_ca="staff")
+    put(server, "others", (strangers.folder / "root.pem").read_text())
+    for change in (
+        lambda: put(server, "staff", (strangers.folder / "root.pem").read_text()),
+        lambda: set_tls(server, client_ca="others"),
+    ):
+        put(server, "staff", (authority.folder / "root.pem").read_text())
+        set_tls(server, client_ca="staff")
+        with client(server, authority, authority).connect() as connection:
+            assert connection.request("GET", "/index.php").status == 200
+            # Its own certificate may change.
+            put(server, "shop", authority.bundle("shop.example"))
+            assert connection.request("GET", "/index.php").status == 200
+            change()
+            assert connection.is_closed()
+
+
 def test_the_authorities_of_clients_can_be_replaced(server, authority, strangers):
     set_tls(server, client_ca="staff")
     answer = server.api("DELETE", "/certificates/staff")

@@ -4,6 +4,7 @@ use crate::backends::php::WarmUpOrder;
 use crate::dispatch::Snapshot;
 use crate::net::accept::{Entrance, Listening};
 use crate::net::transport::Accepted;
+use crate::process::withdrawn::Authorities;
 use crate::report::ReportOnDrop;
 use howdah_channel::WorkerId;
 use rustls::ServerConfig;
@@ -18,8 +19,8 @@ pub enum ThreadCommand {
     Serve(Accepted, Entrance),
     /// Make this configuration the active one.
     Configure(Reconfiguration),
-    /// Use these TLS settings for the connections that these listeners accept from now on.
-    SetTls(Arc<HashMap<u64, Arc<ServerConfig>>>),
+    /// Use these TLS settings for the connections that these listeners accept from now on, with these authorities.
+    SetTls(Arc<HashMap<u64, Arc<ServerConfig>>>, Arc<Authorities>),
     /// Send a generation, which no configuration names yet, its first requests.
     WarmUp(WarmUpOrder),
     /// No configuration will name this generation.
@@ -43,6 +44,8 @@ pub struct Reconfiguration {
     pub listeners: Arc<BTreeMap<u64, Arc<Listening>>>,
     /// The sockets of QUIC of the listeners with HTTP/3, by the numbers of these listeners.
     pub quic_sockets: Arc<BTreeMap<u64, UdpSocket>>,
+    /// The authorities that vouch for the clients of its listeners.
+    pub authorities: Arc<Authorities>,
     /// Dropped when the configuration is active on the thread.
     pub done: Arc<ReportOnDrop>,
 }

@@ -3,7 +3,8 @@
 //! - `router_process`: the control thread, which passes the supervisor's messages on as a `command` to each thread
 //! - `generations`: those that it knows; `prepared`: a configuration that was checked
 //! - `thread`: an event loop, with its listeners and its `ports` to generations
-//! - `serving`: the life of a connection, among the open `connections` of its thread; `client`: its beginning
+//! - `serving`: the life of a connection, among the open `connections` of its thread; `client`: its beginning; `withdrawn`:
+//!   changes that end it
 
 mod client;
 mod command;
@@ -14,6 +15,7 @@ mod prepared;
 mod router_process;
 mod serving;
 mod thread;
+mod withdrawn;
 
 use std::process::ExitCode;
 

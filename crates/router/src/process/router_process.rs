@@ -19,6 +19,7 @@ use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::generations::Generations;
 use crate::process::prepared::{PreparedConfiguration, prepare};
 use crate::process::thread::{self, Setup};
+use crate::process::withdrawn::Authorities;
 use crate::report::{AbortOnPanic, SupervisorLink, inject, write_last_lines};
 use crate::request::record::application_log::ApplicationLog;
 use crate::resources::slow_work::PROCESSOR_THREADS;
@@ -327,6 +328,7 @@ impl RouterProcess {
                 access_log,
             }),
             listeners: Arc::new(self.listeners.clone()),
+            authorities: Arc::new(self.authorities()),
             quic_sockets: Arc::new(quic_sockets),
             done: Arc::new(self.supervisor.send_on_drop(FromRouter::Configured { version })),
         };
@@ -346,11 +348,18 @@ impl RouterProcess {
         match self.tls.replace_certificates(&certificates) {
             Ok(configs) => {
                 let configs = Arc::new(self.tls_listeners.iter().copied().zip(configs).collect());
-                self.send_to_all(|| ThreadCommand::SetTls(Arc::clone(&configs)));
+                let authorities = Arc::new(self.authorities());
+                self.send_to_all(|| ThreadCommand::SetTls(Arc::clone(&configs), Arc::clone(&authorities)));
             }
             Err(reason) => tracing::error!("{reason}; the listeners keep the former certificates"),
         }
         Ok(())
+    }
+
+    /// The authorities of clients' certificates, by listener.
+    fn authorities(&self) -> Authorities {
+        let of_listeners = self.tls_listeners.iter().zip(self.tls.authorities());
+        of_listeners.filter_map(|(id, authorities)| Some((*id, authorities?))).collect()
     }
 
     fn load(&self) -> RouterLoad {

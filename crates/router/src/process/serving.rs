@@ -138,8 +138,9 @@ impl Serving {
                 http1::connection::serve(clock, socket, read_before, may_know_http2, Rc::new(peer), answer).await
             }
             Client::Http2(socket, read_before) => {
+                let is_draining = clock.is_draining();
                 drop(clock);
-                let serving = Box::pin(self.serve_http2(&registered, socket, read_before, peer));
+                let serving = Box::pin(self.serve_http2(&registered, is_draining, socket, read_before, peer));
                 serving.await
             }
         };
@@ -159,6 +160,7 @@ impl Serving {
     async fn serve_http2(
         &self,
         registered: &Registered<'_>,
+        is_draining: bool,
         socket: Socket,
         read_before: Bytes,
         peer: Peer,
@@ -167,7 +169,8 @@ impl Serving {
         let (clock, max_concurrent_streams) = {
             let view = self.dispatcher.views.of_listener(listener);
             let http = &view.configuration().settings.http;
-            let is_draining = self.is_draining(listener);
+            // A change may have withdrawn its access during the handshake.
+            let is_draining = is_draining || self.is_draining(listener);
             let limit = Arc::clone(&self.limit);
             let clock = MultiplexedClock::new(Arc::clone(&self.load), limit, listener, is_draining, http);
             (Rc::new(clock), http.http2.max_concurrent_streams)

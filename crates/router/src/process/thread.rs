@@ -18,6 +18,7 @@ use crate::net::transport::Accepted;
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::ports::Ports;
 use crate::process::serving::Serving;
+use crate::process::withdrawn::{Authorities, has_other_authorities, has_other_protocol};
 use crate::protocols::http3::listener::QuicListener;
 use crate::report::{ReportOnDrop, SupervisorLink, count_lost_lines, count_with, inject, spawn_essential};
 use howdah_channel::Counters;
@@ -71,6 +72,8 @@ struct Thread {
     warming: RefCell<HashMap<u64, Warming>>,
     /// The listeners, by number.
     accepting: RefCell<HashMap<u64, Accepting<Arc<ReportOnDrop>>>>,
+    /// The authorities of clients' certificates.
+    authorities: RefCell<Arc<Authorities>>,
     quic_secret: [u8; 32],
     /// Makes the event loop run another round instead of sleeping.
     stay_awake: Notify,
@@ -129,6 +132,7 @@ async fn serve(setup: Setup) {
         health_checks: HealthChecks::default(),
         warming: RefCell::default(),
         accepting: RefCell::default(),
+        authorities: RefCell::default(),
         quic_secret: setup.quic_secret,
         stay_awake: Notify::new(),
         all_threads: setup.all_threads,
@@ -216,7 +220,7 @@ impl Thread {
         match command {
             ThreadCommand::Serve(accepted, entrance) => self.spawn(accepted, entrance),
             ThreadCommand::Configure(reconfiguration) => self.configure(&reconfiguration),
-            ThreadCommand::SetTls(configs) => {
+            ThreadCommand::SetTls(configs, authorities) => {
                 let accepting = self.accepting.borrow();
                 let known = configs.iter().filter_map(|(id, config)| Some((accepting.get(id)?, config)));
                 known.for_each(|(accepting, config)| accepting.set_tls(Some(Arc::clone(config))));
@@ -227,6 +231,9 @@ impl Thread {
                 known.for_each(|(id, listener, config)| {
                     configure_quic(listener, config, streams, has_early_data(view.listener(*id)));
                 });
+                let old = self.authorities.replace(Arc::clone(&authorities));
+                let is_withdrawn = |listener| has_other_authorities(listener, &old, &authorities);
+                self.serving.connections.drain(|clock| is_withdrawn(clock.listener()));
             }
             ThreadCommand::WarmUp(order) => {
                 let (id, port) = (order.generation.id, self.ports.port(&order.generation));
@@ -256,7 +263,9 @@ impl Thread {
         let view = View::new(Arc::clone(snapshot), ports.collect());
         let mut accepting = self.accepting.borrow_mut();
         let removed: Vec<_> = accepting.keys().filter(|id| !new.listeners.contains_key(id)).copied().collect();
+        let old_view = serving.dispatcher.views.active();
         serving.dispatcher.views.activate(view, removed.iter().copied());
+        let view = serving.dispatcher.views.active();
         serving.load.configured();
         self.warming.borrow_mut().retain(|id, _| !snapshot.generations.values().any(|named| named.id == *id));
         let destination = snapshot.configuration.access_log.as_ref().map(|log| &log.destination);
@@ -284,9 +293,13 @@ impl Thread {
         }
         self.configure_quic(new);
         let quic_listeners = serving.quic_listeners.borrow();
+        let old_authorities = self.authorities.replace(Arc::clone(&new.authorities));
         serving.connections.drain(|clock| {
-            !snapshot.listeners.contains_key(&clock.listener())
-                || clock.is_quic() && !quic_listeners.contains_key(&clock.listener())
+            let id = clock.listener();
+            !snapshot.listeners.contains_key(&id)
+                || clock.is_quic() && !quic_listeners.contains_key(&id)
+                || has_other_authorities(id, &old_authorities, &new.authorities)
+                || has_other_protocol(old_view.listener(id), view.listener(id))
         });
     }
 

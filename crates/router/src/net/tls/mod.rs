@@ -54,6 +54,8 @@ struct ListenerTls {
     http2: bool,
     /// A digest of the certificates that `tls` names.
     digest: Digest,
+    /// A digest of the authorities of the clients' certificates.
+    authorities: Option<Digest>,
     config: Arc<ServerConfig>,
 }
 
@@ -64,6 +66,11 @@ const HTTP_1_1: &[u8] = b"http/1.1";
 // === impl TlsConfigs ===
 
 impl TlsConfigs {
+    /// For each listener with TLS, in the order of the configuration, a digest of the authorities that vouch for its clients.
+    pub fn authorities(&self) -> impl Iterator<Item = Option<Digest>> {
+        self.active.iter().map(|entry| entry.authorities)
+    }
+
     /// Without listeners. The certificates on demand are those that the handshakes wait for.
     pub fn new(on_demand: Arc<OnDemandCertificates>) -> TlsConfigs {
         TlsConfigs { active: Vec::new(), on_demand }
@@ -132,7 +139,11 @@ impl ListenerTls {
             return Ok(known.clone());
         }
         let config = Arc::new(server_config(tls, http2, certificates, on_demand)?);
-        Ok(ListenerTls { tls: tls.clone(), http2, digest, config })
+        let authorities = tls.clients.as_ref().map(|clients| {
+            let texts = clients.authorities.iter().filter_map(|name| certificates.get(name));
+            self::digest(texts.map(String::as_bytes))
+        });
+        Ok(ListenerTls { tls: tls.clone(), http2, digest, authorities, config })
     }
 }
 

@@ -343,7 +343,8 @@ impl Clock {
         self.waker.keep(context);
     }
 
-    fn is_draining(&self) -> bool {
+    /// Whether the connection ends after its current request.
+    pub fn is_draining(&self) -> bool {
         self.draining_since.get().is_some()
     }
 

@@ -1,0 +1,37 @@
+//! Which connections a change ends, because it withdraws the access with which they were admitted: other authorities for the
+//! certificates of clients, other web servers of a FastCGI listener, or another protocol.
+//!
+//! Running requests are finished. A client without a certificate, of which one is required now, is answered 403 instead
+//! ([`https`](crate::dispatch)).
+
+use crate::net::tls::Digest;
+use howdah_config::Listener;
+use std::collections::HashMap;
+
+/// Digests of the authorities that vouch for the clients of listeners, by listener.
+pub type Authorities = HashMap<u64, Digest>;
+
+/// Whether other authorities vouch for the clients of this listener than before.
+pub fn has_other_authorities(listener: u64, old: &Authorities, new: &Authorities) -> bool {
+    matches!((old.get(&listener), new.get(&listener)), (Some(old), Some(new)) if old != new)
+}
+
+/// Whether a listener has another protocol now, or other web servers may connect.
+pub fn has_other_protocol(old: Option<&Listener>, new: Option<&Listener>) -> bool {
+    old.zip(new).is_some_and(|(old, new)| old.fastcgi != new.fastcgi)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_other_authorities_end_connections() {
+        let (old, new) = (
+            Authorities::from([(1, [1; 32]), (2, [2; 32]), (3, [3; 32])]),
+            Authorities::from([(1, [1; 32]), (2, [9; 32]), (4, [4; 32])]),
+        );
+        let ended: Vec<_> = (0..6).filter(|listener| has_other_authorities(*listener, &old, &new)).collect();
+        assert_eq!(ended, [2]);
+    }
+}
