@@ -2,10 +2,11 @@
 
 import json
 import signal
+import time
 import subprocess
 
 import pytest
-from hyperframe.frame import DataFrame, HeadersFrame, RstStreamFrame, SettingsFrame, WindowUpdateFrame
+from hyperframe.frame import DataFrame, HeadersFrame, PingFrame, RstStreamFrame, SettingsFrame, WindowUpdateFrame
 
 from support.folders import Folder, readable
 from support.http.http2 import CANCEL, NO_ERROR, PREFACE, PROTOCOL_ERROR, REFUSED_STREAM, Http2Connection
@@ -516,6 +517,22 @@ def test_a_client_that_ignores_goaway_is_closed(run, pages):
         server.send_signal(signal.SIGTERM)
         connection.read_to_end()
     assert server.exit_code() == 0
+
+
+def test_a_client_that_does_not_answer_the_ping_of_a_drain_gets_no_more_requests(run, pages):
+    """h2 accepts new streams until the answer: a client that was locked out could go on while one request runs."""
+    server = run(config(pages))
+    with connect(server) as connection:
+        running = connection.begin(path="/slow.php")
+        wait_for((pages.scratch / "running").exists)
+        received = connection._received
+        connection._received = lambda frame: None if isinstance(frame, PingFrame) else received(frame)
+        assert server.api("DELETE", f"/config/listeners/127.0.0.1:{server.port}").status == 200
+        connection.read_until(lambda: connection.goaways)
+        time.sleep(1.5)
+        assert connection.response(connection.begin(path="/file.txt")).reset == REFUSED_STREAM
+        (pages.scratch / "go").touch()
+        assert connection.response(running).text == "done"
 
 
 # --- Upstreams

@@ -4,8 +4,10 @@ use crate::load::Pace;
 use crate::plan::Plan;
 use crate::results::{Check, CheckState, Machine};
 use crate::stacks::detect::find;
+use crate::stacks::process::own_session;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Descriptors of the generator beside its connections.
@@ -97,10 +99,14 @@ pub fn check(machine: &Machine, plan: &Plan) -> Vec<Check> {
 pub fn check_application(plan: &Plan) -> Option<Check> {
     let (user, setpriv) = (plan.application.user.as_ref()?, find("setpriv")?);
     let root = &plan.application.root;
-    let mut command = Command::new(setpriv);
+    let session = own_session();
+    let mut command = Command::new(session.first().map_or(setpriv.as_path(), Path::new));
+    if !session.is_empty() {
+        command.arg(&setpriv);
+    }
     command.args([&format!("--reuid={user}"), &format!("--regid={user}"), "--init-groups"]);
     command.args(["sh", "-c", "test -r \"$0\" && test -x \"$0\""]).arg(root);
-    let is_readable = command.stdin(Stdio::null()).stderr(Stdio::null()).status().ok()?.success();
+    let is_readable = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().ok()?.success();
     let (state, finding) = match is_readable {
         true => (CheckState::Passed, format!("{user}, PHP's user, can read {}", root.display())),
         false => (

@@ -46,6 +46,9 @@ pub fn start(launch: &Launch) -> Result<Child, String> {
     let output = log_file(launch.log).map_err(|error| crate::reason::at(launch.log, &error))?;
     let mut words = own_session();
     let is_in_session = !words.is_empty();
+    if let (false, Some(user)) = (is_in_session, launch.user) {
+        return Err(format!("setsid is needed to start a process as {user}: apt-get install util-linux"));
+    }
     match (find("setpriv"), launch.user) {
         (Some(setpriv), user) => {
             words.extend([setpriv.display().to_string(), "--pdeathsig".to_owned(), "TERM".to_owned()]);

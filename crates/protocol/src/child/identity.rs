@@ -53,7 +53,7 @@ impl Identity {
     }
 }
 
-/// Goes to `/`, unless this user can enter the current folder by its path: who is in a folder needs no access to those above it.
+/// Goes to `/`, unless this user can enter the current folder by its path: a process needs no access to the folders above it.
 fn leave_private_folder() -> io::Result<()> {
     let can_enter = current_dir().and_then(set_current_dir).is_ok();
     if can_enter { Ok(()) } else { set_current_dir("/") }

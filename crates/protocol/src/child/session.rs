@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use nix::libc;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -16,20 +17,28 @@ const JOIN_SESSION_KEYRING: libc::c_int = 1;
 /// The command's process will lead a session and a process group of its own, without a terminal and without keys.
 pub fn begin_session(command: &mut Command) {
     // SAFETY: the closure runs in the forked child, where only functions that neither lock nor allocate may be called. Both
-    // are mere system calls.
+    // only make system calls.
     unsafe {
         command.pre_exec(|| {
             rustix::process::setsid()?;
-            join_new_keyring();
-            Ok(())
+            join_new_keyring()
         });
     }
 }
 
-/// Fails without keyrings, or where a container forbids the call: then the application cannot make it, either.
-fn join_new_keyring() {
+/// Without keyrings, or where a container forbids the call, nothing is to be done: the application cannot make it, either. A user
+/// other than root, who has few keyrings, shares them with the child anyway.
+fn join_new_keyring() -> io::Result<()> {
     // SAFETY: keyctl(2) with a null pointer as the name makes an anonymous keyring, and accesses no memory of ours.
-    unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, std::ptr::null::<libc::c_char>()) };
+    let keyring = unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, std::ptr::null::<libc::c_char>()) };
+    if keyring >= 0 || !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOSYS | libc::EPERM | libc::EACCES) => Ok(()),
+        _ => Err(error),
+    }
 }
 
 #[cfg(test)]

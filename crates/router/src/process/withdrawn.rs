@@ -11,9 +11,9 @@ use std::collections::HashMap;
 /// Digests of the authorities that vouch for the clients of listeners, by listener.
 pub type Authorities = HashMap<u64, Digest>;
 
-/// Whether other authorities vouch for the clients of this listener than before.
+/// Whether other authorities, or none, vouch for the clients of this listener than before.
 pub fn has_other_authorities(listener: u64, old: &Authorities, new: &Authorities) -> bool {
-    matches!((old.get(&listener), new.get(&listener)), (Some(old), Some(new)) if old != new)
+    old.get(&listener).is_some_and(|old| new.get(&listener) != Some(old))
 }
 
 /// Whether a listener has another protocol now, or other web servers may connect.
@@ -32,6 +32,6 @@ mod tests {
             Authorities::from([(1, [1; 32]), (2, [9; 32]), (4, [4; 32])]),
         );
         let ended: Vec<_> = (0..6).filter(|listener| has_other_authorities(*listener, &old, &new)).collect();
-        assert_eq!(ended, [2]);
+        assert_eq!(ended, [2, 3]);
     }
 }

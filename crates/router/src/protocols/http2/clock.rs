@@ -111,7 +111,7 @@ impl MultiplexedClock {
         self.send_room.flushed();
     }
 
-    /// Bytes of DATA went out.
+    /// Bytes of DATA were written by h2.
     pub fn wrote_data(&self, bytes: u64) {
         self.send_room.wrote_data(bytes);
     }
@@ -171,6 +171,11 @@ impl MultiplexedClock {
     /// Since when the connection is to end, if it is.
     pub fn ending_since(&self) -> Option<Instant> {
         self.ending.get().map(|(_, since)| since)
+    }
+
+    /// Whether new requests are refused. A client that does not answer the notice of the end could go on with them otherwise.
+    pub fn refuses_requests(&self) -> bool {
+        self.ending_since().is_some_and(|since| since.elapsed() > LAST_ROUND_TRIP)
     }
 
     /// Ends the connection. A harsher end replaces a milder one.

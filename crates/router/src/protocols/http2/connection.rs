@@ -95,6 +95,8 @@ where
             _ => {}
         }
     }
+    // Otherwise the socket would stay open.
+    drop(watched);
     // Their tasks notice the end of the connection, and write their lines to the access log.
     poll_fn(|context| clock.poll_without_streams(context)).await;
     status
@@ -162,6 +164,9 @@ fn begin<B, F>(
     B: Body<Data = Bytes, Error = io::Error> + 'static,
     F: Future<Output = Response<B>> + 'static,
 {
+    if connection.refuses_requests() {
+        return respond.send_reset(Reason::REFUSED_STREAM);
+    }
     let (mut head, body) = request.into_parts();
     let open = match connection.stream_began(&head) {
         Ok(open) => open,

@@ -62,6 +62,9 @@ impl Watched {
 impl WatchedSocket {
     /// Collects bytes of a write. Ready with their number, once there is room for some.
     fn poll_collect(&mut self, context: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        if pieces.iter().all(|piece| piece.is_empty()) {
+            return Poll::Ready(Ok(0));
+        }
         let mut collected = self.socket.collect(pieces)?;
         while collected == 0 {
             ready!(self.poll_send(context))?;
@@ -138,7 +141,7 @@ impl AsyncWrite for Watched {
         true
     }
 
-    /// Nothing is to be done within h2's turn: [`Watched::poll_send`] is called after it.
+    /// Does nothing: [`Watched::poll_send`] is called after h2's turn.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
