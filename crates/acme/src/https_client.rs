@@ -5,7 +5,7 @@
 //! an authority wants to be left alone (`Retry-After`), because the library passes it on for some answers only.
 
 use bytes::Bytes;
-use howdah_blocking_work::look_up;
+use howdah_blocking_work::connect;
 use howdah_protocol::child::system_authorities::system_authorities;
 use http::header::{CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{Request, Response, StatusCode, Uri};
@@ -22,7 +22,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// Sends requests to one server.
@@ -90,8 +89,7 @@ impl HttpsClient {
         let host = uri.host().ok_or("the URL has no host")?;
         let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
-        let connected = async { TcpStream::connect(&*look_up(&name, port).await?).await };
-        let stream = connected.await.map_err(|error| format!("cannot connect to {host}:{port}: {error}"))?;
+        let stream = connect(&name, port).await.map_err(|error| format!("cannot connect to {host}:{port}: {error}"))?;
         if !is_https {
             let is_local = stream.peer_addr().is_ok_and(|address| address.ip().is_loopback());
             if !is_local {

@@ -17,7 +17,7 @@
 
 mod names;
 
-pub use names::{NAMES, addresses, look_up};
+pub use names::{NAMES, addresses, connect};
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -175,7 +175,11 @@ impl Pool {
                     state.threads -= 1;
                     return;
                 }
-                state = self.woken.wait_timeout(state, KEPT_IDLE).unwrap_or_else(PoisonError::into_inner).0;
+                state = match state.idle {
+                    // The last one stays: nothing is to be done until there is work.
+                    1 => self.woken.wait(state).unwrap_or_else(PoisonError::into_inner),
+                    _ => self.woken.wait_timeout(state, KEPT_IDLE).unwrap_or_else(PoisonError::into_inner).0,
+                };
             }
             state.woken -= 1;
         }

@@ -5,7 +5,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use h2::client::SendRequest as Http2Sender;
-use howdah_blocking_work::look_up;
+use howdah_blocking_work::connect;
 use howdah_config::{Telemetry, TelemetryProtocol};
 use howdah_telemetry::messages::ExportResponse;
 use howdah_telemetry::signal::Signal;
@@ -20,7 +20,6 @@ use rustls::pki_types::ServerName;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
@@ -149,8 +148,8 @@ impl Collector {
     async fn connect(&self) -> Result<Connection, String> {
         let url = &self.settings.endpoint;
         let (host, authority) = (url.host.as_str(), url.authority());
-        let connected = async { TcpStream::connect(&*look_up(host, url.port).await?).await };
-        let stream = connected.await.map_err(|error| format!("cannot connect to {authority}: {error}"))?;
+        let stream =
+            connect(host, url.port).await.map_err(|error| format!("cannot connect to {authority}: {error}"))?;
         let _ = stream.set_nodelay(true);
         let stream: Box<dyn Stream> = match &self.tls {
             Some(tls) => {

@@ -4,7 +4,7 @@ use crate::argument::parse_address;
 use crate::control_client::response::ApiResponse;
 use crate::paths::{ServeFolders, StatePaths, absolute};
 use clap::Args;
-use howdah_blocking_work::look_up;
+use howdah_blocking_work::connect;
 use howdah_config::Endpoint;
 use howdah_protocol::sockets::refused_descriptors;
 use howdah_supervisor::system_error::error_text;
@@ -131,8 +131,9 @@ impl ControlApi {
                 return self.exchange(stream, request).await;
             }
             Endpoint::Name { host, port } => {
-                let connected = async { TcpStream::connect(&*look_up(host, *port).await?).await };
-                return self.exchange(connected.await.map_err(|error| self.unreachable(&error))?, request).await;
+                return self
+                    .exchange(connect(host, *port).await.map_err(|error| self.unreachable(&error))?, request)
+                    .await;
             }
             Endpoint::Unix(path) => connect_unix(path),
             Endpoint::Abstract(name) => connect_unix(Path::new(&format!("\0{name}"))),

@@ -88,7 +88,7 @@ impl ServeFolders {
     }
 }
 
-/// The absolute path. Symbolic links are not resolved: a deploy may change their targets, and who opens the path looks whose they are.
+/// The absolute path. Symbolic links are not resolved: a deploy may change their targets, and their owners are checked when the path is opened.
 /// A `..` behind a link stays, and others are resolved.
 ///
 /// # Errors

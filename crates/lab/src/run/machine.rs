@@ -3,11 +3,9 @@
 use crate::load::Pace;
 use crate::plan::Plan;
 use crate::results::{Check, CheckState, Machine};
-use crate::stacks::detect::find;
 use crate::stacks::process::own_session;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Descriptors of the generator beside its connections.
@@ -97,15 +95,11 @@ pub fn check(machine: &Machine, plan: &Plan) -> Vec<Check> {
 
 /// Whether PHP's user can read the application; `None` if PHP runs as the lab's user.
 pub fn check_application(plan: &Plan) -> Option<Check> {
-    let (user, setpriv) = (plan.application.user.as_ref()?, find("setpriv")?);
+    let user = plan.application.user.as_ref()?;
     let root = &plan.application.root;
-    let session = own_session();
-    let mut command = Command::new(session.first().map_or(setpriv.as_path(), Path::new));
-    if !session.is_empty() {
-        command.arg(&setpriv);
-    }
-    command.args([&format!("--reuid={user}"), &format!("--regid={user}"), "--init-groups"]);
-    command.args(["sh", "-c", "test -r \"$0\" && test -x \"$0\""]).arg(root);
+    let session = own_session(Some(user)).ok()?;
+    let mut command = Command::new(&session[0]);
+    command.args(&session[1..]).args(["sh", "-c", "test -r \"$0\" && test -x \"$0\""]).arg(root);
     let is_readable = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().ok()?.success();
     let (state, finding) = match is_readable {
         true => (CheckState::Passed, format!("{user}, PHP's user, can read {}", root.display())),

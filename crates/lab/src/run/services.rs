@@ -80,7 +80,7 @@ impl Services {
         if !service.prepare.is_empty() {
             let words = resolve(&service.prepare)?;
             // It may become another user.
-            let run = [process::own_session(), words.clone()].concat();
+            let run = [process::own_session(None)?, words.clone()].concat();
             let output = Command::new(&run[0]).args(&run[1..]).current_dir(folder).stdin(Stdio::null()).output();
             let output = output.map_err(|error| format!("{}: {error}", words[0]))?;
             if !output.status.success() {

@@ -44,37 +44,38 @@ const POLL: Duration = Duration::from_millis(10);
 pub fn start(launch: &Launch) -> Result<Child, String> {
     let [program, ..] = launch.command else { return Err("a process without a command".to_owned()) };
     let output = log_file(launch.log).map_err(|error| crate::reason::at(launch.log, &error))?;
-    let mut words = own_session();
-    let is_in_session = !words.is_empty();
-    if let (false, Some(user)) = (is_in_session, launch.user) {
-        return Err(format!("setsid is needed to start a process as {user}: apt-get install util-linux"));
-    }
-    match (find("setpriv"), launch.user) {
-        (Some(setpriv), user) => {
-            words.extend([setpriv.display().to_string(), "--pdeathsig".to_owned(), "TERM".to_owned()]);
-            if let Some(user) = user {
-                let group = format!("--regid={user}");
-                words.extend([format!("--reuid={user}"), group, "--init-groups".to_owned()]);
-            }
-        }
-        (None, Some(user)) => {
-            return Err(format!("setpriv is needed to start a process as {user}: apt-get install util-linux"));
-        }
-        (None, None) => {}
-    }
+    let mut words = own_session(launch.user)?;
     words.extend(launch.command.iter().cloned());
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).env_clear().envs(launch.environment).current_dir(launch.folder).stdin(Stdio::null());
     command.stdout(output.try_clone().map_err(|error| error.to_string())?).stderr(output);
-    if !is_in_session {
+    if find("setsid").is_none() {
         command.process_group(0);
     }
     on_cores(launch.cores, || command.spawn().map_err(|error| format!("{program}: {}", crate::reason::of(&error))))?
 }
 
-/// The words that let a command lead a session of its own; none without util-linux.
-pub fn own_session() -> Vec<String> {
-    find("setsid").map(|setsid| setsid.display().to_string()).into_iter().collect()
+/// The words that let a command lead a session of its own, as this user, and end with the lab. Without a user it stays the lab's,
+/// and without util-linux it only runs.
+///
+/// # Errors
+/// Its user cannot be changed to.
+pub fn own_session(user: Option<&str>) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    for (name, options) in [("setsid", &[][..]), ("setpriv", &["--pdeathsig", "TERM"][..])] {
+        match (find(name), user) {
+            (Some(program), _) => words.push(program.display().to_string()),
+            (None, Some(user)) => {
+                return Err(format!("{name} is needed to start a process as {user}: apt-get install util-linux"));
+            }
+            (None, None) => continue,
+        }
+        words.extend(options.iter().map(|option| (*option).to_owned()));
+    }
+    if let Some(user) = user {
+        words.extend([format!("--reuid={user}"), format!("--regid={user}"), "--init-groups".to_owned()]);
+    }
+    Ok(words)
 }
 
 /// Stops a process and what is left of its tree.

@@ -76,9 +76,12 @@ pub const LOG_ROUTE: &str = "howdah_router::log_route";
 /// Finds the action for a request, and rewrites the subject on the way.
 ///
 /// # Errors
-/// 404 if no step matches, or for a value that a rewrite refuses, 429 for a client that sends too many requests, or has too many that are being answered, 503
-/// if too many passwords are being verified, 403 for a file that may not be served, 500 for passes without end, 503 for
-/// a listener that was removed, 503 and 504 for a file whose file system does not answer.
+/// - 403 for a file that may not be served
+/// - 404 if no step matches, or for a value that a rewrite refuses
+/// - 429 for a client that sends too many requests, or has too many that are being answered
+/// - 500 for passes without end
+/// - 503 if too many passwords are being verified, or for a listener that was removed
+/// - 503 and 504 for a file whose file system does not answer
 pub async fn choose<'v>(
     dispatcher: &Dispatcher,
     view: &'v View,

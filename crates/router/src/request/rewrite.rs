@@ -4,7 +4,8 @@
 //!   are decoded, and a `?` or a `#` ends the path. A `..` of `$request_uri` stays within it.
 //! - All other values are decoded already: their bytes become part of the path as they are. `%`, `?` and `#` have no
 //!   meaning in them.
-//! - A value never climbs: a segment `..` of which a value is a part, or before which a value ends, makes the path invalid.
+//! - A value never climbs: a segment `..` of which a value is a part, or before which a value ends, makes the path invalid. Neither
+//!   does it let the operator's `..` climb further: a value that ends in no segment, or in `.`, before such a `..` is invalid.
 //!
 //! Fails with a [`BadRewrite`]: the operator's mistake, or a value for which there is no path.
 
@@ -86,12 +87,18 @@ impl Parts {
         let is_of_value =
             |range: Range<usize>| self.values.iter().any(|value| value.start < range.end && range.start < value.end);
         let has_nul = || self.values.iter().any(|value| self.decoded[value.clone()].contains(&0));
+        let ends_a_value =
+            |range: &Range<usize>| self.values.iter().any(|value| value.start <= range.end && range.start <= value.end);
         let mut start = 0;
+        let mut follows_nothing_of_value = false;
         let climbs = self.decoded.split(|&byte| byte == b'/').any(|segment| {
             let segment_at = start..start + segment.len();
             start = segment_at.end + 1;
             // With the slash before it.
-            segment == b".." && is_of_value(segment_at.start.saturating_sub(1)..segment_at.end)
+            let climbs = segment == b".."
+                && (follows_nothing_of_value || is_of_value(segment_at.start.saturating_sub(1)..segment_at.end));
+            follows_nothing_of_value = matches!(segment, b"" | b".") && ends_a_value(&segment_at);
+            climbs
         });
         climbs || has_nul()
     }
@@ -198,6 +205,11 @@ mod tests {
             ("/public/$arg_x./b", "."),
             ("/public/$arg_x$arg_x/b", "."),
             ("/public$arg_x../b", "/"),
+            ("/public/$arg_x/../b", ""),
+            ("/public/$arg_x/../b", "."),
+            ("/public/$arg_x/../b", "a/."),
+            ("/public/$arg_x/../b", "a/"),
+            ("/public$arg_x/../b", "/"),
             ("$arg_x", "/x/../y"),
             ("/public/$arg_x", "a\0b"),
         ];

@@ -68,7 +68,7 @@ where
     let shaken = poll_fn(|context| match clock.poll_ending(context) {
         None | Some(Ending::Graceful) => match handshake.as_mut().poll(context) {
             Poll::Ready(result) => Poll::Ready(Some(result)),
-            Poll::Pending => has_left(&watched, context).map(|()| None),
+            Poll::Pending => send_turn(&watched, context).map(|()| None),
         },
         Some(_) => Poll::Ready(None),
     });
@@ -135,7 +135,7 @@ where
                 Poll::Ready(Some(Ok((request, respond)))) => begin(clock, peer, request, respond, &answer),
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
                 Poll::Ready(None) => return Poll::Ready(Ok(())),
-                Poll::Pending => return has_left(watched, context).map(Ok),
+                Poll::Pending => return send_turn(watched, context).map(Ok),
             }
         }
     })
@@ -143,7 +143,7 @@ where
 }
 
 /// Sends what h2 has written in its turn. Ready when the client has left.
-fn has_left(watched: &Watched, context: &mut Context<'_>) -> Poll<()> {
+fn send_turn(watched: &Watched, context: &mut Context<'_>) -> Poll<()> {
     match watched.poll_send(context) {
         Poll::Ready(Err(error)) => {
             tracing::debug!(%error, "a connection ended early");

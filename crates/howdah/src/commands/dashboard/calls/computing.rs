@@ -11,8 +11,7 @@ static COMPUTING: Pool = Pool::new("computing");
 /// # Errors
 /// The answer for the page.
 pub async fn computed<T: Send + 'static>(compute: impl FnOnce() -> T + Send + 'static) -> Result<T, Answer> {
-    let failed = |failure| {
-        Answer::error(StatusCode::INTERNAL_SERVER_ERROR, &format!("the recording could not be read: {failure}"))
-    };
+    let failed =
+        |failure| Answer::error(StatusCode::INTERNAL_SERVER_ERROR, &format!("the data could not be read: {failure}"));
     COMPUTING.spawn(compute).await.map_err(failed)
 }
