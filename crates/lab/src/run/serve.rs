@@ -5,7 +5,7 @@ use super::machine;
 use super::rounds::{Contestant, Rounds};
 use super::services::Services;
 use super::session::Session;
-use crate::measure::role;
+use crate::measure::role::{self, Role};
 use crate::plan::{Plan, Source};
 use crate::stacks::detect::{Detection, detect};
 use crate::stacks::{Running, StartFailure};
@@ -24,13 +24,17 @@ pub struct Served {
     pub url: String,
     /// The processes that the lab started.
     pub started: Vec<u32>,
-    /// Its processes by their job, `front` and `php`, at this moment.
+    /// Its processes by their job, `front` and `php`, once no more of them began.
     pub processes: BTreeMap<String, Vec<u32>>,
     /// The folder with its configuration, its logs and its php.ini (`FOLDER-php.ini`).
     pub folder: PathBuf,
 }
 
 const POLL: Duration = Duration::from_millis(50);
+/// A stack whose processes stay the same for this time has started all of them: some answer before.
+const SETTLED: Duration = Duration::from_millis(300);
+/// A stack whose processes come and go is not waited for any longer.
+const SETTLING: Duration = Duration::from_secs(3);
 
 /// Starts a stack, calls `ready`, and stops the stack when `interrupted` is set.
 ///
@@ -59,13 +63,26 @@ pub fn serve(plan: &Plan, name: &str, interrupted: &AtomicBool, ready: &mut dyn 
     ready(&Served {
         stack: name.to_owned(),
         url: format!("http://{}", started.host),
-        processes: role::pids(&contestant.roles(), &started_processes),
+        processes: settled_processes(&contestant.roles(), &started_processes, interrupted),
         started: started_processes,
         folder: place.folder,
     });
     let end = wait(&mut running, interrupted);
     running.stop();
     end
+}
+
+fn settled_processes(roles: &[Role], started: &[u32], interrupted: &AtomicBool) -> BTreeMap<String, Vec<u32>> {
+    let deadline = Instant::now() + SETTLING;
+    let (mut processes, mut since) = (role::pids(roles, started), Instant::now());
+    while since.elapsed() < SETTLED && Instant::now() < deadline && !interrupted.load(Ordering::Relaxed) {
+        std::thread::sleep(POLL);
+        let now = role::pids(roles, started);
+        if now != processes {
+            (processes, since) = (now, Instant::now());
+        }
+    }
+    processes
 }
 
 fn wait(running: &mut Running, interrupted: &AtomicBool) -> Result<(), String> {
