@@ -609,13 +609,14 @@ def test_a_connection_ends_when_its_access_is_withdrawn(listen, connect, folder,
     folder.php("a.php", "echo 'hello';")
     folder.php("wait.php", WAIT)
     server = listen({"allowed_clients": ["127.0.0.1"]})
-    kept, busy = connect(server), connect(server)
+    kept, busy, unused = connect(server), connect(server), connect(server)
     assert kept.request("/a.php", keep=True).body == b"hello"
     busy.send(begin(keep=True) + variables(busy.params("/wait.php")) + body(b""))
     wait_for(lambda: (folder.scratch / "started").exists(), "the script")
     path = f"/config/listeners/127.0.0.1:{server.port}"
     assert server.api("PUT", path, {"pass": "applications/app", **change}).status == 200
     assert kept.is_closed()
+    assert unused.request("/a.php").status == (403 if change else 200)
     (folder.scratch / "go").touch()
     assert busy.response(1).status == 200, "a request that runs is finished"
     assert busy.is_closed()

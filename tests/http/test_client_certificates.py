@@ -1,5 +1,6 @@
 """Certificates of clients: `client_ca`, `client_verify`, and the variables of PHP."""
 
+import socket
 import ssl
 
 import pytest
@@ -101,8 +102,52 @@ def test_an_old_connection_does_not_bypass_the_check(server, authority):
         assert connection.request("GET", "/index.php").status == 200
         set_tls(server, client_ca="staff", hsts={"max_age": 60, "include_subdomains": True})
         refused = connection.request("GET", "/index.php")
-        assert refused.status == 403
+        assert (refused.status, refused.header("Connection")) == (421, "close")
         assert refused.header("Strict-Transport-Security") == "max-age=60; includeSubDomains"
+    server.wait_for_log_line("the access of this client was withdrawn since it connected: answered 421", "/index.php")
+
+
+def test_a_connection_without_a_request_so_far_does_not_outlive_its_authorities(server, authority, strangers):
+    """It gets the answer to its first request from a listener that drains, but not if its access was withdrawn."""
+    set_tls(server, client_ca="staff")
+    opened = client(server, authority, authority).connect()
+    shaking_hands = Handshake(client(server, authority, authority))
+    put(server, "others", (strangers.folder / "root.pem").read_text())
+    set_tls(server, client_ca="others")
+    with opened:
+        assert opened.request("GET", "/index.php").status == 421
+    assert shaking_hands.finish_and_request().startswith(b"HTTP/1.1 421 ")
+    with client(server, authority, strangers).connect() as connection:
+        set_tls(server)
+        assert connection.request("GET", "/index.php").status == 200, "no other authorities replace those of the client"
+
+
+class Handshake:
+    """A handshake that has read howdah's certificate, and has not sent the client's."""
+
+    def __init__(self, client: Client):
+        self.socket = socket.create_connection((client.server.host, client.server.port), timeout=30)
+        self.received, self.to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = client.context.wrap_bio(self.received, self.to_send, server_hostname=client.name)
+        with pytest.raises(ssl.SSLWantReadError):
+            self.tls.do_handshake()
+        self.socket.sendall(self.to_send.read())
+        self.received.write(self.socket.recv(65536))
+
+    def finish_and_request(self) -> bytes:
+        with self.socket:
+            self._do(self.tls.do_handshake)
+            self._do(lambda: self.tls.write(b"GET /index.php HTTP/1.1\r\nHost: shop.example\r\n\r\n"))
+            return self._do(lambda: self.tls.read(65536))
+
+    def _do(self, step):
+        while True:
+            try:
+                return step()
+            except ssl.SSLWantReadError:
+                self.received.write(self.socket.recv(65536))
+            finally:
+                self.socket.sendall(self.to_send.read())
 
 
 def test_a_connection_ends_when_other_authorities_replace_those_of_its_client(server, authority, strangers):

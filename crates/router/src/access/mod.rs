@@ -4,6 +4,7 @@
 //! - `connection_limits` counts the requests of clients that are being answered
 //! - `authentication` asks for a user and a password: `credentials` reads them from a request, `user_file` reads the
 //!   users of a file, `password` verifies (`apr1` is a hash that no library has), and `verified` remembers the result
+//! - `withdrawals` refuses connections that were accepted before their listener's access changed
 //!
 //! A request that is refused is a [`Failure`](crate::response::failure::Failure), or a question for a password.
 
@@ -16,8 +17,10 @@ mod password;
 mod rate_limits;
 mod user_file;
 mod verified;
+mod withdrawals;
 
 pub use authentication::Authentication;
 pub use connection_limits::ConnectionLimits;
 pub use rate_limits::RateLimits;
 pub use user_file::UserFiles;
+pub use withdrawals::Withdrawals;

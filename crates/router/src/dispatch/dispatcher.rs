@@ -1,6 +1,6 @@
 //! A thread's means to answer requests.
 
-use crate::access::Authentication;
+use crate::access::{Authentication, Withdrawals};
 use crate::backends::proxy::Proxy;
 use crate::dispatch::active_configuration::view::Views;
 use crate::response::access_log::AccessLogWriter;
@@ -21,6 +21,8 @@ pub struct Dispatcher {
     pub views: Views,
     /// Passwords.
     pub authentication: Authentication,
+    /// Connections whose access was withdrawn.
+    pub withdrawals: Withdrawals,
     /// The access log.
     pub access_log: Rc<RefCell<AccessLogWriter>>,
 }

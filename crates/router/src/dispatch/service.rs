@@ -185,6 +185,7 @@ async fn dispatch(
     body: IncomingBody,
     context: &LogContext,
 ) -> Answer<ResponseBody<ActionBody>> {
+    dispatcher.withdrawals.check(subject.peer)?;
     if let Some(answer) = https::challenge(subject) {
         return Ok(Response::new(ResponseBody::bytes(answer)));
     }

@@ -34,6 +34,8 @@ pub struct Entrance {
     pub listener: u64,
     /// The TLS that the listener had when it accepted; `None` without TLS.
     pub tls: Option<Arc<ServerConfig>>,
+    /// How often the listener had withdrawn the access of its clients when it accepted.
+    pub withdrawals: u64,
     /// The connection's permit; `None` for the last connections of a removed listener, which are accepted in any case.
     pub permit: Option<ConnectionPermit>,
 }
@@ -42,6 +44,9 @@ pub struct Entrance {
 pub trait Acceptor: 'static {
     /// A permit for a connection that may be accepted; `None` at the limit.
     fn permit(&self) -> Option<ConnectionPermit>;
+
+    /// How often this listener has withdrawn the access of its clients.
+    fn withdrawals(&self, listener: u64) -> u64;
 
     /// A connection cannot be accepted. The next attempt follows after a pause.
     fn cannot_accept(&self, error: &io::Error);
@@ -91,9 +96,15 @@ pub fn accept<D: 'static>(
     let (stop, mut stopped) = oneshot::channel();
     let tls = Rc::new(RefCell::new(tls));
     let accepting = Accepting { tls: Rc::clone(&tls), stop };
-    let entrance = move |permit| Entrance { listener: id, tls: tls.borrow().clone(), permit };
     let listening = watch(listening.try_clone()?)?;
     let acceptor = Rc::clone(acceptor);
+    let entrance = {
+        let acceptor = Rc::clone(&acceptor);
+        move |permit| {
+            let withdrawals = acceptor.withdrawals(id);
+            Entrance { listener: id, tls: tls.borrow().clone(), withdrawals, permit }
+        }
+    };
     spawn_essential(async move {
         let mut when_closed = None;
         let mut accepted_at_once = 0;

@@ -27,6 +27,8 @@ pub struct Peer {
     pub tls: Option<Negotiated>,
     /// The rest of the description by a web server in front; `None` if the client itself is connected.
     pub front: Option<Front>,
+    /// How often its listener had withdrawn the access of its clients when this one was accepted.
+    pub withdrawals: u64,
     /// When the handshake began and ended. The first request takes it.
     pub handshake: Cell<Option<(Instant, Instant)>>,
 }
@@ -60,6 +62,7 @@ impl Peer {
             listener,
             tls: None,
             front: None,
+            withdrawals: 0,
             handshake: Cell::new(None),
         }
     }
@@ -73,6 +76,7 @@ impl Peer {
             listener,
             tls: None,
             front: None,
+            withdrawals: 0,
             handshake: Cell::new(None),
         }
     }
@@ -98,6 +102,7 @@ impl Peer {
             listener: self.listener,
             tls: None,
             front,
+            withdrawals: self.withdrawals,
             handshake: Cell::new(None),
         }
     }

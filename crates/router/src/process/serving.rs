@@ -105,8 +105,9 @@ impl Serving {
     }
 
     async fn serve_connection(self: &Rc<Self>, accepted: Accepted, entrance: Entrance) {
-        let Entrance { listener, tls, permit: _permit } = entrance;
-        let Ok(mut peer) = Peer::of(&accepted, listener) else { return };
+        let Entrance { listener, tls, withdrawals, permit: _permit } = entrance;
+        let Ok(peer) = Peer::of(&accepted, listener) else { return };
+        let mut peer = Peer { withdrawals, ..peer };
         let view = self.dispatcher.views.of_listener(listener);
         if let Some(fastcgi) = view.listener(listener).and_then(|listener| listener.fastcgi.as_ref()) {
             let is_allowed = fastcgi.allows(accepted.remote());
@@ -197,6 +198,8 @@ impl Serving {
         count(Scalar::Accepted);
         let _closed = CountsOnDrop(Scalar::Closed);
         let (client, began) = (handshake.remote(), Instant::now());
+        // A change during the handshake may withdraw the access.
+        let withdrawals = self.dispatcher.withdrawals.of(listener);
         let (connection, completion) = match handshake.begin().await {
             Ok(begun) => begun,
             Err(reason) => {
@@ -206,7 +209,7 @@ impl Serving {
         };
         let local = SocketAddr::new(connection.local_ip().unwrap_or(local.ip()), local.port());
         let negotiated = Negotiated::of_quic(tls_session::cipher_suite(&connection), connection.peer_identity());
-        let peer = Peer::of_quic(client, local, negotiated, listener);
+        let peer = Peer { withdrawals, ..Peer::of_quic(client, local, negotiated, listener) };
         peer.handshake.set(Some((began, Instant::now())));
         let clock = {
             let view = self.dispatcher.views.of_listener(listener);

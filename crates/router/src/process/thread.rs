@@ -18,7 +18,9 @@ use crate::net::transport::Accepted;
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::ports::Ports;
 use crate::process::serving::Serving;
-use crate::process::withdrawn::{Authorities, has_other_authorities, has_other_protocol};
+use crate::process::withdrawn::{
+    Authorities, has_new_authorities, has_new_web_servers, has_other_authorities, has_other_protocol,
+};
 use crate::protocols::http3::listener::QuicListener;
 use crate::report::{ReportOnDrop, SupervisorLink, count_lost_lines, count_with, inject, spawn_essential};
 use howdah_channel::Counters;
@@ -232,8 +234,10 @@ impl Thread {
                     configure_quic(listener, config, streams, has_early_data(view.listener(*id)));
                 });
                 let old = self.authorities.replace(Arc::clone(&authorities));
-                let is_withdrawn = |listener| has_other_authorities(listener, &old, &authorities);
-                self.serving.connections.drain(|clock| is_withdrawn(clock.listener()));
+                let has_new = |listener: &u64| has_new_authorities(*listener, &old, &authorities);
+                self.serving.dispatcher.withdrawals.withdraw(authorities.keys().copied().filter(has_new));
+                let has_other = |listener| has_other_authorities(listener, &old, &authorities);
+                self.serving.connections.drain(|clock| has_other(clock.listener()));
             }
             ThreadCommand::WarmUp(order) => {
                 let (id, port) = (order.generation.id, self.ports.port(&order.generation));
@@ -294,6 +298,12 @@ impl Thread {
         self.configure_quic(new);
         let quic_listeners = serving.quic_listeners.borrow();
         let old_authorities = self.authorities.replace(Arc::clone(&new.authorities));
+        let withdrawals = &serving.dispatcher.withdrawals;
+        withdrawals.retain(|id| snapshot.listeners.contains_key(&id));
+        withdrawals.withdraw(snapshot.listeners.keys().copied().filter(|id| {
+            has_new_authorities(*id, &old_authorities, &new.authorities)
+                || has_new_web_servers(old_view.listener(*id), view.listener(*id))
+        }));
         serving.connections.drain(|clock| {
             let id = clock.listener();
             !snapshot.listeners.contains_key(&id)
@@ -350,6 +360,10 @@ impl Thread {
 impl Acceptor for Thread {
     fn permit(&self) -> Option<ConnectionPermit> {
         self.serving.permit()
+    }
+
+    fn withdrawals(&self, listener: u64) -> u64 {
+        self.serving.dispatcher.withdrawals.of(listener)
     }
 
     /// Another process of the same user may have lowered the limit of descriptors (prlimit). If that lasts, connections

@@ -20,6 +20,8 @@ pub enum Failure {
     NotFound,
     /// The router's user may not read the file.
     Forbidden,
+    /// The client may try another connection.
+    Misdirected,
     /// TRACE and CONNECT.
     MethodNotAllowed,
     /// The head or the body did not arrive in time.
@@ -73,6 +75,7 @@ impl Failure {
             Failure::BadRequest(_) => StatusCode::BAD_REQUEST,
             Failure::NotFound => StatusCode::NOT_FOUND,
             Failure::Forbidden => StatusCode::FORBIDDEN,
+            Failure::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Failure::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Failure::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
             Failure::LengthRequired => StatusCode::LENGTH_REQUIRED,
@@ -108,7 +111,7 @@ impl Failure {
             Failure::Unavailable { .. } => Some(Cause::Queue),
             Failure::GatewayTimeout => Some(Cause::Timeout),
             Failure::TooManyRequests { .. } => Some(Cause::Limit),
-            Failure::NotFound | Failure::Forbidden | Failure::NotAcceptable => None,
+            Failure::NotFound | Failure::Forbidden | Failure::Misdirected | Failure::NotAcceptable => None,
         }
     }
 
@@ -124,6 +127,9 @@ impl Failure {
             }
             Failure::Unavailable { retry_after } | Failure::TooManyRequests { retry_after } => {
                 headers.insert(RETRY_AFTER, retry_after.into());
+            }
+            Failure::Misdirected => {
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
             // The next request could not be distinguished from the rest of this one.
             Failure::BadRequest(_)
