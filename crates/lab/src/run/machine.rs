@@ -3,10 +3,10 @@
 use crate::load::Pace;
 use crate::plan::Plan;
 use crate::results::{Check, CheckState, Machine};
-use crate::stacks::process::own_session;
+use crate::stacks::process;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Descriptors of the generator beside its connections.
 const OTHER_FILES: u64 = 100;
@@ -97,9 +97,8 @@ pub fn check(machine: &Machine, plan: &Plan) -> Vec<Check> {
 pub fn check_application(plan: &Plan) -> Option<Check> {
     let user = plan.application.user.as_ref()?;
     let root = &plan.application.root;
-    let session = own_session(Some(user)).ok()?;
-    let mut command = Command::new(&session[0]);
-    command.args(&session[1..]).args(["sh", "-c", "test -r \"$0\" && test -x \"$0\""]).arg(root);
+    let words = ["sh", "-c", "test -r \"$0\" && test -x \"$0\"", root.to_str()?].map(str::to_owned);
+    let mut command = process::command(Some(user), &words).ok()?;
     let is_readable = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().ok()?.success();
     let (state, finding) = match is_readable {
         true => (CheckState::Passed, format!("{user}, PHP's user, can read {}", root.display())),

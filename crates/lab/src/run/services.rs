@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -80,8 +80,7 @@ impl Services {
         if !service.prepare.is_empty() {
             let words = resolve(&service.prepare)?;
             // It may become another user.
-            let run = [process::own_session(None)?, words.clone()].concat();
-            let output = Command::new(&run[0]).args(&run[1..]).current_dir(folder).stdin(Stdio::null()).output();
+            let output = process::command(None, &words)?.current_dir(folder).stdin(Stdio::null()).output();
             let output = output.map_err(|error| format!("{}: {error}", words[0]))?;
             if !output.status.success() {
                 return Err(format!("{}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim()));

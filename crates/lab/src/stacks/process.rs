@@ -1,17 +1,17 @@
 //! Starts and stops the processes of a stack.
 //!
-//! Each process leads a session and a process group of its own, by util-linux's setsid: Ctrl-C reaches the lab only, which
-//! stops everything in order, and the measured application has no terminal in which it could type for the operator. With
-//! setpriv it also ends when the lab is killed.
+//! Each process leads a session and a process group of its own: Ctrl-C reaches the lab only, which stops everything in order, and
+//! the measured application has neither a terminal, in which it could type for the operator, nor the operator's keys. With
+//! util-linux's setpriv it also ends when the lab is killed.
 
 use super::detect::find;
 use crate::measure::process_tree::{self, Process};
+use howdah_protocol::child::session::begin_session;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -44,38 +44,34 @@ const POLL: Duration = Duration::from_millis(10);
 pub fn start(launch: &Launch) -> Result<Child, String> {
     let [program, ..] = launch.command else { return Err("a process without a command".to_owned()) };
     let output = log_file(launch.log).map_err(|error| crate::reason::at(launch.log, &error))?;
-    let mut words = own_session(launch.user)?;
-    words.extend(launch.command.iter().cloned());
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).env_clear().envs(launch.environment).current_dir(launch.folder).stdin(Stdio::null());
+    let mut command = command(launch.user, launch.command)?;
+    command.env_clear().envs(launch.environment).current_dir(launch.folder).stdin(Stdio::null());
     command.stdout(output.try_clone().map_err(|error| error.to_string())?).stderr(output);
-    if find("setsid").is_none() {
-        command.process_group(0);
-    }
     on_cores(launch.cores, || command.spawn().map_err(|error| format!("{program}: {}", crate::reason::of(&error))))?
 }
 
-/// The words that let a command lead a session of its own, as this user, and end with the lab. Without a user it stays the lab's,
-/// and without util-linux it only runs.
+/// A command that leads a session of its own, as this user, and ends with the lab. Without a user it stays the lab's, and without
+/// setpriv it outlives a lab that is killed.
 ///
 /// # Errors
 /// Its user cannot be changed to.
-pub fn own_session(user: Option<&str>) -> Result<Vec<String>, String> {
-    let mut words = Vec::new();
-    for (name, options) in [("setsid", &[][..]), ("setpriv", &["--pdeathsig", "TERM"][..])] {
-        match (find(name), user) {
-            (Some(program), _) => words.push(program.display().to_string()),
-            (None, Some(user)) => {
-                return Err(format!("{name} is needed to start a process as {user}: apt-get install util-linux"));
-            }
-            (None, None) => continue,
+pub fn command(user: Option<&str>, words: &[String]) -> Result<Command, String> {
+    let mut all = Vec::new();
+    match (find("setpriv"), user) {
+        (Some(setpriv), _) => all.extend([setpriv.display().to_string(), "--pdeathsig".to_owned(), "TERM".to_owned()]),
+        (None, Some(user)) => {
+            return Err(format!("setpriv is needed to start a process as {user}: apt-get install util-linux"));
         }
-        words.extend(options.iter().map(|option| (*option).to_owned()));
+        (None, None) => {}
     }
     if let Some(user) = user {
-        words.extend([format!("--reuid={user}"), format!("--regid={user}"), "--init-groups".to_owned()]);
+        all.extend([format!("--reuid={user}"), format!("--regid={user}"), "--init-groups".to_owned()]);
     }
-    Ok(words)
+    all.extend(words.iter().cloned());
+    let mut command = Command::new(&all[0]);
+    command.args(&all[1..]);
+    begin_session(&mut command);
+    Ok(command)
 }
 
 /// Stops a process and what is left of its tree.
