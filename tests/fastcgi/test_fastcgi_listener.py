@@ -506,8 +506,12 @@ def test_the_death_of_a_worker_is_502(listen, connect, folder):
 
 
 def test_a_response_that_breaks_off_has_no_end(listen, connect, folder):
-    folder.php("die.php", "ob_end_flush(); echo str_repeat('x', 100000); flush(); exec('kill -9 ' . getmypid());")
+    folder.php("die.php", "ob_end_flush(); echo str_repeat('x', 100000); flush(); "
+                          "while (!file_exists(SCRATCH . '/go')) { usleep(2000); } exec('kill -9 ' . getmypid());")  # fmt: skip
     web = waiting(connect, listen(app={"retry": "never"}), "/die.php")
+    kind, _, content = web.record()
+    assert kind == STDOUT and content, "the response has begun"
+    (folder.scratch / "go").touch()
     with pytest.raises(ConnectionError):
         web.response()
 
