@@ -213,11 +213,18 @@ def test_an_idempotent_request_is_retried_once(shop, folder):
 def test_a_request_that_has_sent_output_is_not_retried(shop, folder):
     folder.php(
         "begun.php",
-        "file_put_contents(SCRATCH . '/runs', 'x', FILE_APPEND); echo 'a'; ob_flush(); flush(); usleep(100000); posix_kill(getmypid(), SIGKILL);",
+        "file_put_contents(SCRATCH . '/runs', 'x', FILE_APPEND); echo 'a'; ob_flush(); flush(); "
+        "while (!file_exists(SCRATCH . '/go')) { usleep(2000); } posix_kill(getmypid(), SIGKILL);",
     )
     server = shop(retry="idempotent")
-    with pytest.raises((ProtocolError, ConnectionError)):
-        server.get("/begun.php")
+    with server.connect() as connection:
+        connection.send_request("GET", "/begun.php")
+        _, body = connection.stream()
+        assert next(body) == b"a"
+        (folder.scratch / "go").touch()
+        with pytest.raises((ProtocolError, ConnectionError)):
+            next(body)
+            pytest.fail("the response ended as if it were whole")
     assert (folder.scratch / "runs").read_text() == "x"
     wait_for(lambda: re.search(r"a worker died; its request, GET /\S+, is cut off", server.stderr), "the line")
 

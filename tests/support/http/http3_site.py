@@ -35,7 +35,7 @@ def fill(folder: Folder) -> Folder:
     folder.php("slow.php", "touch(SCRATCH . '/running'); await(SCRATCH . '/go'); echo 'done';")
     folder.php("hints.php", "header('Link: </a.css>; rel=preload'); headers_send(103); header_remove('Link'); echo 'done';")
     folder.php("early.php", "echo 'begun'; while (ob_get_level()) { ob_end_flush(); } flush(); await(SCRATCH . '/go'); echo ' done';")
-    folder.php("broken.php", "ob_end_clean(); echo 'short'; flush(); posix_kill(getmypid(), SIGKILL);")
+    folder.php("broken.php", "ob_end_clean(); echo 'short'; flush(); usleep(200000); posix_kill(getmypid(), SIGKILL);")
     folder.write("file.txt", "0123456789" * 1000)
     return folder
 
