@@ -40,6 +40,9 @@ pub struct ThreadCounters {
 pub fn tree(roots: &[u32]) -> Vec<Process> {
     let mut children: BTreeMap<u32, Vec<Process>> = BTreeMap::new();
     let mut found = Vec::new();
+    if roots.is_empty() {
+        return found;
+    }
     for process in all() {
         if roots.contains(&process.pid) {
             found.push(process);

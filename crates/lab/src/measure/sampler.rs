@@ -2,6 +2,7 @@
 
 use super::process_tree::{ThreadCounters, pss_bytes, threads, tree};
 use super::role::{self, Role};
+use rustix::process::setpriority_process;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -63,6 +64,8 @@ struct Counters {
 }
 
 const INTERVAL: Duration = Duration::from_secs(1);
+/// The nice value of the thread. A sample takes milliseconds, in which requests of the load generator would be sent late.
+const NICE: i32 = 10;
 
 // === impl Sampler ===
 
@@ -98,6 +101,8 @@ impl Sampler {
 
 impl Counters {
     fn run(mut self, first: Sample, stopped: &Receiver<()>) -> Vec<Sample> {
+        // On Linux, of this thread only. Each thread may lower its own.
+        let _ = setpriority_process(None, NICE);
         let mut samples = vec![first];
         loop {
             let next = INTERVAL * samples.len() as u32;
