@@ -2,17 +2,21 @@
 //!
 //! A file and a pipe are passed on as they are. A terminal, a socket and any other device are not: with a terminal's descriptor
 //! an application reads what root types there, and with a socket's it ends the connection for us, too (shutdown(2)), as
-//! systemd's journal has it. For them an application gets a pipe of its own, from which we copy.
+//! systemd's journal has it. For them an application gets pipes of its own, from which we copy, at one rate for all of them.
+//!
+//! Each prototype has its pipes. Processes that it leaves behind keep them open: beyond [`MAX_PIPES`], the oldest is closed.
 
-use crate::generation::process_output::ProcessOutput;
+use crate::generation::process_output::{CopyRate, ProcessOutput};
 use crate::os::files::output_writer::OutputWriter;
 use rustix::fs::FileType;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 /// How many pipes are copied.
@@ -20,29 +24,41 @@ static COPIED_PIPES: LazyLock<watch::Sender<usize>> = LazyLock::new(|| watch::ch
 /// How long the end of the output may take when all applications have ended.
 const END_TIMEOUT: Duration = Duration::from_millis(200);
 
+/// The pipes of each application, by its name.
+static APPLICATIONS: LazyLock<Mutex<HashMap<String, Pipes>>> = LazyLock::new(Mutex::default);
+/// The most pipes of an application: more than all generations that may run have.
+const MAX_PIPES: usize = 100;
+
 /// A pipe that counts in [`COPIED_PIPES`].
 struct CopiedPipe(ProcessOutput);
+
+/// The pipes of an application.
+struct Pipes {
+    rate: CopyRate,
+    /// Their tasks, the oldest first.
+    tasks: VecDeque<AbortHandle>,
+}
 
 /// The standard output of an application.
 ///
 /// # Errors
 /// When there are no descriptors.
-pub fn output() -> io::Result<OwnedFd> {
+pub fn output(application: &str) -> io::Result<OwnedFd> {
     let stdout = io::stdout();
     if is_passed_on(stdout.as_fd()) {
         return stdout.as_fd().try_clone_to_owned();
     }
     let file = Arc::new(File::from(stdout.as_fd().try_clone_to_owned()?));
-    copied(Some(OutputWriter::of(&file, "standard output")))
+    copied(application, Some(OutputWriter::of(&file, "standard output")))
 }
 
 /// The standard error of an application.
 ///
 /// # Errors
 /// When there are no descriptors.
-pub fn error() -> io::Result<OwnedFd> {
+pub fn error(application: &str) -> io::Result<OwnedFd> {
     let stderr = io::stderr();
-    if is_passed_on(stderr.as_fd()) { stderr.as_fd().try_clone_to_owned() } else { copied(None) }
+    if is_passed_on(stderr.as_fd()) { stderr.as_fd().try_clone_to_owned() } else { copied(application, None) }
 }
 
 /// Waits until everything is copied, when all applications have ended: nothing of their last words is lost. One that left
@@ -58,11 +74,27 @@ fn is_passed_on(stream: BorrowedFd<'_>) -> bool {
 }
 
 /// A pipe that is copied until all its writers have closed it; `None` to our standard error.
-fn copied(writer: Option<Arc<OutputWriter>>) -> io::Result<OwnedFd> {
-    let (output, theirs) = ProcessOutput::pipe(writer)?;
+fn copied(application: &str, writer: Option<Arc<OutputWriter>>) -> io::Result<OwnedFd> {
+    // The list is complete at any time.
+    let mut applications = APPLICATIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    for pipes in applications.values_mut() {
+        pipes.tasks.retain(|task| !task.is_finished());
+    }
+    applications.retain(|name, pipes| name == application || !pipes.tasks.is_empty());
+    let new = || Pipes { rate: CopyRate::new(), tasks: VecDeque::new() };
+    let pipes = applications.entry(application.to_owned()).or_insert_with(new);
+    let (output, theirs) = ProcessOutput::pipe_at(writer, pipes.rate.share())?;
+    if pipes.tasks.len() >= MAX_PIPES
+        && let Some(oldest) = pipes.tasks.pop_front()
+    {
+        tracing::warn!(
+            "processes that \"{application}\" has left behind keep {MAX_PIPES} pipes of its output open; closing the oldest"
+        );
+        oldest.abort();
+    }
     COPIED_PIPES.send_modify(|count| *count += 1);
     let mut pipe = CopiedPipe(output);
-    tokio::spawn(async move { pipe.0.copy_all().await });
+    pipes.tasks.push_back(tokio::spawn(async move { pipe.0.copy_all().await }).abort_handle());
     Ok(theirs)
 }
 
@@ -81,7 +113,7 @@ mod tests {
     #[tokio::test]
     async fn a_pipe_is_copied_to_its_end() {
         let mut file = Arc::new(tempfile().unwrap());
-        let mut theirs = File::from(copied(Some(OutputWriter::of(&file, "a test"))).unwrap());
+        let mut theirs = File::from(copied("shop", Some(OutputWriter::of(&file, "a test"))).unwrap());
         theirs.write_all(b"the last words\n").unwrap();
         drop(theirs);
         finish().await;
@@ -89,6 +121,20 @@ mod tests {
         file.rewind().unwrap();
         file.read_to_string(&mut text).unwrap();
         assert_eq!(text, "the last words\n");
+    }
+
+    #[tokio::test]
+    async fn pipes_of_processes_that_were_left_behind_have_a_limit() {
+        let mut left = Vec::new();
+        for _ in 0..=MAX_PIPES {
+            left.push(File::from(copied("hostile", None).unwrap()));
+            // The pipes of another application are not closed.
+            left.extend((left.len() == 1).then(|| File::from(copied("shop", None).unwrap())));
+        }
+        while left[0].write_all(b"x").is_ok() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(left[1..].iter_mut().all(|pipe| pipe.write_all(b"\n").is_ok()));
     }
 
     #[test]

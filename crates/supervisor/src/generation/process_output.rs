@@ -16,7 +16,7 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -45,13 +45,18 @@ pub struct ProcessOutput {
     rate: CopyRate,
 }
 
-/// How much is copied in a window.
+/// How much is copied in a window. Pipes may share it.
 #[derive(Debug)]
-struct CopyRate {
-    window: Instant,
-    copied: usize,
+pub struct CopyRate {
+    window: Arc<Mutex<Window>>,
     /// Until the next window, when this one has all that it may have.
     pause: Option<Pin<Box<Sleep>>>,
+}
+
+#[derive(Debug)]
+struct Window {
+    since: Instant,
+    copied: usize,
 }
 
 // === impl ProcessOutput ===
@@ -62,11 +67,17 @@ impl ProcessOutput {
     /// # Errors
     /// When there are no descriptors.
     pub fn pipe(file: Option<Arc<OutputWriter>>) -> io::Result<(ProcessOutput, OwnedFd)> {
+        ProcessOutput::pipe_at(file, CopyRate::new())
+    }
+
+    /// The same, at the rate that other pipes may share.
+    ///
+    /// # Errors
+    /// When there are no descriptors.
+    pub fn pipe_at(file: Option<Arc<OutputWriter>>, rate: CopyRate) -> io::Result<(ProcessOutput, OwnedFd)> {
         let (sender, receiver) = pipe::pipe()?;
-        Ok((
-            ProcessOutput { pipe: Some(receiver), kept: Vec::new(), file, rate: CopyRate::new() },
-            sender.into_blocking_fd()?,
-        ))
+        let output = ProcessOutput { pipe: Some(receiver), kept: Vec::new(), file, rate };
+        Ok((output, sender.into_blocking_fd()?))
     }
 
     /// Copies what has arrived, and registers for the next output.
@@ -79,7 +90,7 @@ impl ProcessOutput {
         let mut buffer = ReadBuf::new(&mut memory);
         match Pin::new(pipe).poll_read(cx, &mut buffer) {
             Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
-                self.rate.copied += buffer.filled().len();
+                self.rate.window().copied += buffer.filled().len();
                 self.take(buffer.filled());
                 // Other events come first.
                 cx.waker().wake_by_ref();
@@ -133,20 +144,37 @@ impl ProcessOutput {
 // === impl CopyRate ===
 
 impl CopyRate {
-    fn new() -> CopyRate {
-        CopyRate { window: Instant::now(), copied: 0, pause: None }
+    /// A rate for one pipe.
+    pub fn new() -> CopyRate {
+        CopyRate { window: Arc::new(Mutex::new(Window { since: Instant::now(), copied: 0 })), pause: None }
+    }
+
+    /// The same rate for another pipe: together they copy as much as one.
+    pub fn share(&self) -> CopyRate {
+        CopyRate { window: Arc::clone(&self.window), pause: None }
     }
 
     /// Whether more may be copied now. Registers for the time when it may.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.window.elapsed() >= COPY_WINDOW {
-            *self = CopyRate::new();
-        } else if self.copied >= COPIED_BYTES {
-            let end = self.window + COPY_WINDOW;
+        loop {
+            let mut window = self.window();
+            if window.since.elapsed() >= COPY_WINDOW {
+                *window = Window { since: Instant::now(), copied: 0 };
+            }
+            let (is_full, end) = (window.copied >= COPIED_BYTES, window.since + COPY_WINDOW);
+            drop(window);
+            if !is_full {
+                self.pause = None;
+                return Poll::Ready(());
+            }
             ready!(self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end))).as_mut().poll(cx));
-            *self = CopyRate::new();
+            self.pause = None;
         }
-        Poll::Ready(())
+    }
+
+    fn window(&self) -> MutexGuard<'_, Window> {
+        // The window is complete at any time.
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -176,15 +204,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_window_has_a_limit() {
+    async fn a_window_has_a_limit_for_all_pipes_that_share_it() {
         let mut rate = CopyRate::new();
-        rate.copied = COPIED_BYTES - 1;
-        let window = rate.window;
-        std::future::poll_fn(|cx| rate.poll(cx)).await;
-        assert!(rate.window == window || window.elapsed() >= COPY_WINDOW);
-        rate.copied = COPIED_BYTES + CHUNK_BYTES;
-        std::future::poll_fn(|cx| rate.poll(cx)).await;
-        assert!(rate.copied == 0 && window.elapsed() >= COPY_WINDOW, "{:?}", window.elapsed());
+        let mut other = rate.share();
+        rate.window().copied = COPIED_BYTES - 1;
+        let window = rate.window().since;
+        poll_fn(|cx| rate.poll(cx)).await;
+        assert!(rate.window().since == window || window.elapsed() >= COPY_WINDOW);
+        for rate in [&mut rate, &mut other] {
+            let window = rate.window().since;
+            rate.window().copied = COPIED_BYTES + CHUNK_BYTES;
+            poll_fn(|cx| rate.poll(cx)).await;
+            assert!(rate.window().copied == 0 && window.elapsed() >= COPY_WINDOW, "{:?}", window.elapsed());
+        }
     }
 
     #[tokio::test]

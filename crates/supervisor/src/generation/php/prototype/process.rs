@@ -73,8 +73,8 @@ impl PrototypeProcess {
     /// With the reason. No process is left then.
     pub fn start(plan: &PhpPlan, resources: BootResources, now: Instant) -> io::Result<PrototypeProcess> {
         let [stdout, stderr] = plan.outputs.files()?;
-        let stdout = stdout.map_or_else(own_streams::output, |file| Ok(file.into()))?;
-        let later_stderr = stderr.map_or_else(own_streams::error, |file| Ok(file.into()))?;
+        let stdout = stdout.map_or_else(|| own_streams::output(&plan.name), |file| Ok(file.into()))?;
+        let later_stderr = stderr.map_or_else(|| own_streams::error(&plan.name), |file| Ok(file.into()))?;
         let (output, stderr) = ProcessOutput::pipe(plan.outputs.stderr_writer())?;
         let (pid, socket) = spawn::prototype(&plan.php.executable, &plan.name, &plan.environment, stdout, stderr)
             .map_err(|error| io::Error::other(format!("{} cannot be run: {error}", plan.php.executable.display())))?;
