@@ -1,6 +1,7 @@
 """Clients that connect without a pause, and workers and upstreams that write without one: others must have their turn."""
 
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -10,12 +11,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from hyperframe.frame import DataFrame
 
 from support.async_site import LOOP
+from support.http.http2 import Http2Connection
+from support.http.upstream import Upstream
 from support.http_applications import configuration
 from support.processes import cpu_seconds
 from support.roadrunner_applications import frame, hostile_application, roadrunner_application
-from support.waiting import wait_for
+from support.waiting import PATIENCE, wait_for
 
 FLOOD = """
 import socket, sys
@@ -61,6 +65,75 @@ def test_clients_of_a_unix_listener_do_not_stop_others(application, run, socket_
             flood.communicate()
     # They were closed as fast as they came.
     assert "connections are open, as many as" not in server.stderr
+
+
+@pytest.mark.parametrize("http2", [False, True])
+def test_clients_that_leave_their_websockets_leave_no_count_behind(run, http2):
+    """The server of the WebSockets does not notice that they leave, as one that hangs."""
+    ended = threading.Event()
+
+    def hang(visit) -> None:
+        if visit.head():
+            visit.send(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n")
+            ended.wait(2 * PATIENCE)
+
+    version = [("Sec-WebSocket-Version", "13")]
+    with Upstream(hang) as upstream:
+        listeners = {"127.0.0.1:{port}": {"pass": "routes", "http2": True}}
+        server = run({"listeners": listeners, "routes": [{"action": {"proxy": upstream.url}}]})
+        active = lambda: json.loads(server.api("GET", "/status/connections/active").text)
+        if http2:
+            with Http2Connection((server.host, server.port)) as connection:
+                headers = [(name.lower(), value) for name, value in version]
+                stream = connection.begin("CONNECT", "/", headers, ends=False, protocol="websocket")
+                connection.read_until(lambda: connection.streams[stream].heads)
+                connection.send(DataFrame(stream, flags=["END_STREAM"]))
+                wait_for(lambda: active() == 1, "the tunnel")
+                connection.read_what_is_there()
+        else:
+            with server.connect() as connection:
+                upgrade = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")]
+                connection.send_request("GET", "/", upgrade + version)
+                assert connection.stream()[0].status == 101
+                wait_for(lambda: active() == 1, "the tunnel")
+        wait_for(lambda: active() == 0, "the end of the tunnel")
+        ended.set()
+
+
+# Requests with heads of 60 KB, in a pipeline that never ends.
+LARGE_HEADS = """
+import socket, sys, threading
+requests = b"GET /" + b"%61" * 20000 + b" HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n"
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as client:
+    def read():
+        while client.recv(1 << 16):
+            pass
+    threading.Thread(target=read, daemon=True).start()
+    print("begins", flush=True)
+    while True:
+        client.sendall(requests)
+"""
+
+
+@pytest.mark.load
+def test_pipelines_of_large_heads_do_not_stop_others(run):
+    routes = [{"match": {"uri": "/other"}, "action": {"return": 200}}, {"action": {"return": 404}}]
+    server = run({"routes": routes, "settings": {"listen_threads": 1}})
+    command = [sys.executable, "-c", LARGE_HEADS, str(server.port)]
+    floods = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(4)]
+    try:
+        for flood in floods:
+            flood.stdout.readline()
+        longest, until = 0.0, time.monotonic() + 2.5
+        while time.monotonic() < until:
+            began = time.monotonic()
+            assert server.get("/other").status == 200
+            longest = max(longest, time.monotonic() - began)
+    finally:
+        for flood in floods:
+            flood.kill()
+            flood.communicate()
+    assert longest < 0.6, longest
 
 
 @pytest.mark.load

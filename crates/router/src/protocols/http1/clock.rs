@@ -12,6 +12,7 @@ use crate::protocols::connection::clock::ConnectionClock;
 use crate::protocols::connection::limits::{TUNNEL_GRACE, TUNNEL_IDLE_TIMEOUT};
 use crate::protocols::connection::refusal::HeadRefusal;
 use crate::protocols::connection::task_waker::TaskWaker;
+use crate::protocols::connection::turn::WORK_OF_TURN;
 use crate::protocols::http1::interim::InterimResponses;
 use howdah_config::Http;
 use http::{HeaderMap, StatusCode};
@@ -44,9 +45,13 @@ pub struct Clock {
     flushed: Cell<bool>,
     /// Whether the last attempt to read found nothing.
     read_blocked: Cell<bool>,
+    /// How many bytes of heads came in this turn of the event loop. hyper answers all requests that have come in one turn.
+    head_bytes: Cell<usize>,
     waker: TaskWaker,
     /// The upstream's connection, if the last response was a 101.
     tunnel: Cell<Option<Upgraded>>,
+    /// Whether the client of the tunnel has ended its side.
+    tunnel_has_ended: Cell<bool>,
     /// Dropped when the current request ends, or the tunnel.
     held: RefCell<Vec<Box<dyn Any>>>,
     /// Heads that go out before the response to the current request.
@@ -113,8 +118,10 @@ impl Clock {
             used: Cell::new(false),
             flushed: Cell::new(true),
             read_blocked: Cell::new(false),
+            head_bytes: Cell::new(0),
             waker: TaskWaker::default(),
             tunnel: Cell::default(),
+            tunnel_has_ended: Cell::new(false),
             held: RefCell::default(),
             interim: InterimResponses::default(),
             requests: Cell::new(0),
@@ -135,9 +142,15 @@ impl Clock {
     /// Bytes came in, or the end.
     pub fn read(&self, bytes: usize) {
         self.read_blocked.set(false);
+        if matches!(self.phase.get(), Phase::Idle | Phase::Head) {
+            self.head_bytes.set(self.head_bytes.get() + bytes);
+        }
         match self.phase.get() {
             Phase::Idle if bytes > 0 => self.enter(Phase::Head),
-            Phase::Tunnel => self.since.set(Instant::now()),
+            Phase::Tunnel => {
+                self.since.set(Instant::now());
+                self.tunnel_has_ended.set(bytes == 0);
+            }
             _ => {}
         }
     }
@@ -145,6 +158,17 @@ impl Clock {
     /// There was nothing to read.
     pub fn read_blocked(&self) {
         self.read_blocked.set(true);
+        self.head_bytes.set(0);
+    }
+
+    /// Whether the heads that came are enough work for one turn of the event loop. If so, another turn begins. A connection that
+    /// drains reads all that has come at once, and then ends.
+    pub fn take_turn_end(&self) -> bool {
+        let has_ended = self.head_bytes.get() >= WORK_OF_TURN && !self.is_draining();
+        if has_ended {
+            self.head_bytes.set(0);
+        }
+        has_ended
     }
 
     /// Bytes went out, or could not.
@@ -358,7 +382,9 @@ impl Clock {
             }
             Phase::Busy => false,
             Phase::Tunnel => {
-                late(self.since.get(), TUNNEL_IDLE_TIMEOUT)
+                // A client that has ended its side may have left.
+                let limit = if self.tunnel_has_ended.get() { TUNNEL_GRACE } else { TUNNEL_IDLE_TIMEOUT };
+                late(self.since.get(), limit)
                     || self.draining_since.get().is_some_and(|since| late(since, TUNNEL_GRACE))
             }
         };

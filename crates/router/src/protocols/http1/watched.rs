@@ -4,6 +4,7 @@
 //! With TLS, the clock counts the bytes inside. Bytes that TLS could not send count as not written.
 
 use crate::net::socket::Socket;
+use crate::protocols::connection::turn::yield_turn;
 use crate::protocols::http1::clock::Clock;
 use bytes::{Buf, Bytes};
 use std::future::poll_fn;
@@ -83,6 +84,9 @@ impl AsyncRead for Watched {
             self.read_before.advance(length);
             self.clock.read(length);
             return Poll::Ready(Ok(()));
+        }
+        if self.clock.take_turn_end() {
+            return yield_turn(context);
         }
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.socket).poll_read(context, buffer);

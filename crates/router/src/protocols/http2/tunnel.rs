@@ -2,6 +2,7 @@
 //! them.
 //!
 //! The same ends as with HTTP/1: either side ends the tunnel, no byte goes either way for long, or the connection drains.
+//! A client that has ended its side may have left: without bytes of the upstream, the tunnel ends soon.
 
 use crate::protocols::connection::limits::{TUNNEL_GRACE, TUNNEL_IDLE_TIMEOUT};
 use crate::protocols::connection::priority::PriorityField;
@@ -26,6 +27,8 @@ struct StreamBytes<'c> {
     sending: SendStream<Bytes>,
     /// When bytes went either way.
     moved_at: &'c Cell<Instant>,
+    /// Whether the client has ended its side.
+    has_ended: &'c Cell<bool>,
     connection: &'c MultiplexedClock,
     turn: SendTurn<'c>,
 }
@@ -37,9 +40,17 @@ const PORTION_BYTES: usize = 16 * 1024;
 
 /// Copies until the tunnel ends.
 pub async fn run(connection: &MultiplexedClock, received: RecvStream, sending: SendStream<Bytes>, upstream: Upgraded) {
-    let moved_at = Cell::new(Instant::now());
+    let (moved_at, has_ended) = (Cell::new(Instant::now()), Cell::new(false));
     let turn = connection.send_turn(sending.stream_id().as_u32(), PriorityField::default(), PriorityField::default());
-    let mut client = StreamBytes { received, unread: Bytes::new(), sending, moved_at: &moved_at, connection, turn };
+    let mut client = StreamBytes {
+        received,
+        unread: Bytes::new(),
+        sending,
+        moved_at: &moved_at,
+        has_ended: &has_ended,
+        connection,
+        turn,
+    };
     let mut upstream = TokioIo::new(upstream);
     tokio::select! {
         result = copy_bidirectional(&mut client, &mut upstream) => {
@@ -47,13 +58,14 @@ pub async fn run(connection: &MultiplexedClock, received: RecvStream, sending: S
                 tracing::debug!(%error, "a tunnel ended early");
             }
         }
-        () = until_overdue(connection, &moved_at) => tracing::debug!("a tunnel was ended"),
+        () = until_overdue(connection, &moved_at, &has_ended) => tracing::debug!("a tunnel was ended"),
     }
 }
 
-async fn until_overdue(connection: &MultiplexedClock, moved_at: &Cell<Instant>) {
+async fn until_overdue(connection: &MultiplexedClock, moved_at: &Cell<Instant>, has_ended: &Cell<bool>) {
     let is_overdue = || {
-        moved_at.get().elapsed() > TUNNEL_IDLE_TIMEOUT
+        let limit = if has_ended.get() { TUNNEL_GRACE } else { TUNNEL_IDLE_TIMEOUT };
+        moved_at.get().elapsed() > limit
             || connection.ending_since().is_some_and(|since| since.elapsed() > TUNNEL_GRACE)
     };
     while !is_overdue() {
@@ -72,7 +84,10 @@ impl AsyncRead for StreamBytes<'_> {
         while self.unread.is_empty() {
             match ready!(self.received.poll_data(context)) {
                 Some(data) => self.unread = data.map_err(io::Error::other)?,
-                None => return Poll::Ready(Ok(())),
+                None => {
+                    self.has_ended.set(true);
+                    return Poll::Ready(Ok(()));
+                }
             }
         }
         let length = self.unread.len().min(buffer.remaining());
