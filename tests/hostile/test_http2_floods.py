@@ -1,6 +1,7 @@
 """Floods of HTTP/2 frames: the connection ends, its memory is bounded, and other clients notice nothing."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -297,6 +298,62 @@ def test_heads_that_take_the_memory_of_all_leave_room_for_others(server):
             streams = [other.begin("POST", "/read.php", ends=False) for _ in range(40)]
             other.send(*(DataFrame(stream, data=b"x", flags=["END_STREAM"]) for stream in streams))
             assert [other.response(stream).text for stream in streams] == ["1"] * 40
+
+
+@pytest.fixture
+def upstream_that_accepts_nothing():
+    """A port whose backlog is full."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, ExitStack() as stack:
+        for _ in range(3):
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(listener.getsockname())
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_trailers_that_wait_behind_bodies_do_not_take_all_memory(run, upstream_that_accepts_nothing):
+    listeners = {"127.0.0.1:{port}": {"pass": "routes", "http2": True}}
+    server = run({"listeners": listeners, "routes": [{"action": {"proxy": upstream_that_accepts_nothing}}]})
+
+    def send(connection, requests: int, trailers: bytes) -> None:
+        """Requests to the upstream, each with a short body. One byte of 0x90 is `accept-encoding: gzip, deflate`."""
+        for _ in range(requests):
+            stream = connection.begin("POST", "/", body=b"x", ends=False)
+            connection.send(HeadersFrame(stream, data=trailers, flags=["END_HEADERS", "END_STREAM"]))
+        connection.send(PingFrame(0, opaque_data=b"12345678"))
+        connection.read_until(lambda: connection.pongs or connection.closed)
+
+    with ExitStack() as stack:
+        before = resident_bytes(server)
+        usual = stack.enter_context(connect(server))
+        send(usual, 50, b"\x90" * 100)
+        assert not usual.closed and not usual.goaways
+        for _ in range(8):
+            hostile = stack.enter_context(connect(server))
+            send(hostile, 128, b"\x90" * 2260)
+            assert hostile.closed or hostile.goaways == [ENHANCE_YOUR_CALM]
+        assert resident_bytes(server) < before + (64 << 20)
+    server.wait_for_log_line("the trailers of its requests take too much memory")
+
+
+def test_heads_of_responses_that_are_not_read_count_in_the_memory_of_requests(run):
+    location = {"return": 301, "location": "https://www.example.com$request_uri"}
+    listeners = {"127.0.0.1:{port}": {"pass": "routes", "http2": True}}
+    server = run({"listeners": listeners, "routes": [{"match": {"uri": "/r/*"}, "action": location}, {"action": {"return": 204}}]})
+    with ExitStack() as stack:
+        before = resident_bytes(server)
+        connections = [stack.enter_context(connect(server)) for _ in range(6)]
+        block = connections[0].encoder.encode(connections[0].head(path="/r/" + "z" * 60_000))
+        pieces = [block[at : at + 16_000] for at in range(0, len(block), 16_000)]
+        for connection in connections:
+            for stream in range(1, 256, 2):
+                frames = [HeadersFrame(stream, data=pieces[0], flags=["END_STREAM"])]
+                frames += [ContinuationFrame(stream, data=piece) for piece in pieces[1:]]
+                frames[-1].flags.add("END_HEADERS")
+                connection.send(*frames)
+        with connect(server) as other:
+            assert other.request().status == 204
+        assert resident_bytes(server) < before + (40 << 20)
 
 
 # Heads of 4 KB that unpack to 3,900 headers, on a connection that has as many requests as it may.

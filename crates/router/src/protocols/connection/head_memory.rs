@@ -12,7 +12,7 @@
 //! that are greedy leave room for others, however many they are.
 
 use crate::protocols::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
-use http::header::{HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -113,7 +113,12 @@ impl HeldHead {
     /// More bytes have come. Returns whether there is room for them.
     #[must_use]
     pub fn grow_to(&mut self, bytes: usize) -> bool {
-        let more = bytes.saturating_sub(self.bytes);
+        self.grow_by(bytes.saturating_sub(self.bytes))
+    }
+
+    /// More bytes are kept with it. Returns whether there is room for them.
+    #[must_use]
+    pub fn grow_by(&mut self, more: usize) -> bool {
         let has_room = self.memory.reserve(more);
         if has_room {
             self.bytes += more;
@@ -140,9 +145,14 @@ fn beyond(used: usize) -> usize {
 }
 
 fn head_size(head: &Parts) -> usize {
-    let size = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + HEADER_BYTES;
     let target = head.uri.path_and_query().map_or(0, |target| target.as_str().len());
-    target + head.headers.iter().map(size).sum::<usize>()
+    target + headers_size(&head.headers)
+}
+
+/// The memory that headers take.
+pub fn headers_size(headers: &HeaderMap) -> usize {
+    let size = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + HEADER_BYTES;
+    headers.iter().map(size).sum()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::protocols::connection::rejection::Excess;
 use crate::protocols::http2::send_room::{SendRoom, SendTurn};
 use howdah_config::Http;
 use http::request::Parts;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -34,10 +34,22 @@ pub struct MultiplexedClock {
     sent: Cell<u64>,
     send_room: SendRoom,
     head_memory: Rc<HeadMemory>,
+    trailers: RefCell<Trailers>,
     /// The limit of descriptors.
     limit: Arc<ConnectionLimit>,
     /// How the connection ends, and since when that is known.
     ending: Cell<Option<(Ending, Instant)>>,
+}
+
+/// The trailers of requests. howdah drops them, but h2 keeps them until the body before them is read.
+#[derive(Default)]
+struct Trailers {
+    /// The requests that are answered.
+    open: Vec<u32>,
+    /// The last request that has begun.
+    last: u32,
+    /// The memory of the trailers of a request.
+    held: Vec<(u32, HeldHead)>,
 }
 
 /// How a connection ends.
@@ -54,12 +66,15 @@ pub enum Ending {
 /// A request that counts as being answered until this is dropped.
 pub struct OpenStream {
     clock: Rc<MultiplexedClock>,
-    _head: HeldHead,
+    stream: u32,
+    head: HeldHead,
     _permit: RequestPermit,
 }
 
 /// How long a client may take to notice the end of a connection, once nothing is left to answer.
 const LAST_ROUND_TRIP: Duration = Duration::from_secs(1);
+/// The memory of trailers for each of their bytes: in HPACK, one byte may be a header, whose value is shared.
+const BYTES_OF_TRAILER: usize = 64;
 /// How long the head of a request that has begun may take at that time.
 const LAST_HEAD: Duration = Duration::from_secs(10);
 
@@ -83,6 +98,7 @@ impl MultiplexedClock {
             sent: Cell::new(0),
             send_room: SendRoom::new(),
             head_memory: HeadMemory::new(limits.http2.max_concurrent_streams),
+            trailers: RefCell::default(),
             limit,
             ending: Cell::new(is_draining.then(|| (Ending::Graceful, Instant::now()))),
         }
@@ -132,11 +148,30 @@ impl MultiplexedClock {
     ///
     /// # Errors
     /// When the client's open requests take too much with this one.
-    pub fn stream_began(self: &Rc<Self>, head: &Parts) -> Result<OpenStream, Excess> {
+    pub fn stream_began(self: &Rc<Self>, stream: u32, head: &Parts) -> Result<OpenStream, Excess> {
+        self.trailers.borrow_mut().began(stream);
         let head = self.head_memory.hold(head).ok_or(Excess::Memory)?;
         let permit = self.limit.acquire_request(self.requests.count()).ok_or(Excess::Descriptors)?;
         self.requests.began();
-        Ok(OpenStream { clock: Rc::clone(self), _head: head, _permit: permit })
+        self.trailers.borrow_mut().open.push(stream);
+        Ok(OpenStream { clock: Rc::clone(self), stream, head, _permit: permit })
+    }
+
+    /// Bytes of the trailers of a request came. Returns whether there is memory for them.
+    pub fn trailers_came(&self, stream: u32, bytes: usize) -> bool {
+        let trailers = &mut *self.trailers.borrow_mut();
+        // h2 drops those of a request that has ended.
+        if stream <= trailers.last && !trailers.open.contains(&stream) {
+            return true;
+        }
+        let bytes = bytes * BYTES_OF_TRAILER;
+        if let Some((_, held)) = trailers.held.iter_mut().find(|(its, _)| *its == stream) {
+            return held.grow_by(bytes);
+        }
+        let held = self.head_memory.hold_bytes(bytes);
+        let has_room = held.is_some();
+        trailers.held.extend(held.map(|held| (stream, held)));
+        has_room
     }
 
     /// Bytes of a response were passed on, in this turn.
@@ -153,6 +188,11 @@ impl MultiplexedClock {
     /// The turns of a stream, with the priorities of its request and of its response.
     pub fn send_turn(&self, stream: u32, requested: PriorityField, changed: PriorityField) -> SendTurn<'_> {
         self.send_room.turn(stream, requested, changed)
+    }
+
+    /// Where heads of responses wait for the client.
+    pub fn send_room(&self) -> &SendRoom {
+        &self.send_room
     }
 
     /// How long the client may read nothing.
@@ -248,10 +288,32 @@ impl OpenStream {
     pub fn connection(&self) -> &MultiplexedClock {
         &self.clock
     }
+
+    /// Keeps the head of its response, of this size, beside that of the request. `false` if there is no memory for it.
+    #[must_use]
+    pub fn keep_response_head(&mut self, bytes: usize) -> bool {
+        self.head.grow_by(bytes)
+    }
 }
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
+        self.clock.trailers.borrow_mut().ended(self.stream);
         self.clock.requests.ended();
+    }
+}
+
+// === impl Trailers ===
+
+impl Trailers {
+    /// A request begins. It is not open yet; those before it, which are not open, never will be.
+    fn began(&mut self, stream: u32) {
+        self.last = stream;
+        self.held.retain(|(its, _)| *its >= stream || self.open.contains(its));
+    }
+
+    fn ended(&mut self, stream: u32) {
+        self.open.retain(|its| *its != stream);
+        self.held.retain(|(its, _)| *its != stream);
     }
 }

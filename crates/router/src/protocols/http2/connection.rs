@@ -168,7 +168,7 @@ fn begin<B, F>(
         return respond.send_reset(Reason::REFUSED_STREAM);
     }
     let (mut head, body) = request.into_parts();
-    let open = match connection.stream_began(&head) {
+    let open = match connection.stream_began(respond.stream_id().as_u32(), &head) {
         Ok(open) => open,
         Err(excess) => {
             log_refused(peer, excess);
@@ -176,7 +176,8 @@ fn begin<B, F>(
         }
     };
     let refusal = request_head::normalise(&mut head).err();
-    let clock = Rc::new(StreamClock::new(respond, refusal, request_head::expects_continue(&head.headers)));
+    let expects_continue = request_head::expects_continue(&head.headers);
+    let clock = Rc::new(StreamClock::new(Rc::clone(connection), respond, refusal, expects_continue));
     // h2 refuses the header in requests: it is there only because a WebSocket is asked for.
     let body = if head.headers.contains_key(UPGRADE) {
         clock.keep_bytes(body);

@@ -6,10 +6,12 @@
 //! its connection. The usual behaviour of browsers, proxies and gRPC stays far away from it.
 //!
 //! It also notices whether a head is incomplete: HEADERS or CONTINUATION without END_HEADERS, or a part of one. It keeps what
-//! h2 does not pass on: the window of the connection, and the priorities of PRIORITY_UPDATE (RFC 9218, 7.1).
+//! h2 does not pass on: the window of the connection, the priorities of PRIORITY_UPDATE (RFC 9218, 7.1), and the size of trailers,
+//! which h2 keeps until the body before them is read.
 
 use crate::protocols::connection::account::Account;
 use crate::protocols::connection::priority::{PriorityField, PriorityUpdate};
+use crate::protocols::connection::turn::WORK_OF_TURN;
 
 /// The frames of one connection, as they are read.
 pub struct Frames {
@@ -19,7 +21,7 @@ pub struct Frames {
     sent: u64,
     /// Whether the frames of a head have begun, and none has ended it.
     in_head: bool,
-    /// The work of the frames that came in this turn.
+    /// The work of the frames that came in this turn: each byte of a head may stand for a header of thousands of bytes.
     work: usize,
     /// The payload of a frame that is read here, as far as it has come.
     kept: Vec<u8>,
@@ -27,6 +29,12 @@ pub struct Frames {
     window: u64,
     /// Priorities that came.
     updates: Vec<PriorityUpdate>,
+    /// The last stream that has begun.
+    last_stream: u32,
+    /// The stream of the head, if it is trailers.
+    trailers_of: Option<u32>,
+    /// The bytes of trailers that came, by stream.
+    trailers: Vec<(u32, usize)>,
 }
 
 enum State {
@@ -68,8 +76,6 @@ const END_HEADERS: u8 = 4;
 
 /// For one point, this many bytes of a response: clients confirm them with WINDOW_UPDATE.
 const BYTES_PER_POINT: u64 = 512;
-/// The most work of one turn: each byte of a head may stand for a header of thousands of bytes.
-const WORK_OF_TURN: usize = 8 * 1024;
 /// The work of a frame, in bytes of a head.
 const WORK_OF_FRAME: usize = 32;
 /// The longest PRIORITY_UPDATE that is read. The others are ignored.
@@ -91,6 +97,9 @@ impl Frames {
             kept: Vec::new(),
             window: 0,
             updates: Vec::new(),
+            last_stream: 0,
+            trailers_of: None,
+            trailers: Vec::new(),
         }
     }
 
@@ -119,7 +128,10 @@ impl Frames {
                 State::Payload(missing, payload) => {
                     let (come, rest) = bytes.split_at((*missing).min(bytes.len()));
                     match payload {
-                        Payload::Head => self.work += come.len(),
+                        Payload::Head => {
+                            self.work += come.len();
+                            self.trailers.extend(self.trailers_of.map(|stream| (stream, come.len())));
+                        }
                         Payload::Window | Payload::Priority => self.kept.extend_from_slice(come),
                         Payload::Other => {}
                     }
@@ -163,6 +175,11 @@ impl Frames {
         self.updates.drain(..)
     }
 
+    /// The bytes of trailers that came since the last call, by stream.
+    pub fn take_trailers(&mut self) -> impl Iterator<Item = (u32, usize)> {
+        self.trailers.drain(..)
+    }
+
     /// Whether the preface or a head has begun, and is not complete.
     pub fn has_open_head(&self) -> bool {
         self.in_head
@@ -200,6 +217,11 @@ impl Frames {
             PRIORITY_UPDATE if is_of_connection && (4..=MAX_PRIORITY_UPDATE).contains(&length) => Payload::Priority,
             _ => Payload::Other,
         };
+        if kind == HEADERS {
+            let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
+            self.trailers_of = (stream <= self.last_stream).then_some(stream);
+            self.last_stream = self.last_stream.max(stream);
+        }
         if payload == Payload::Head {
             self.in_head = !is_set(END_HEADERS);
         }
@@ -316,6 +338,34 @@ mod tests {
             let update = |stream, field: &str| PriorityUpdate { stream, field: PriorityField::parse(field.as_bytes()) };
             assert_eq!(frames.take_priorities().collect::<Vec<_>>(), [update(5, "u=1, i"), update(7, "")], "{size}");
             assert_eq!((frames.take_window(), frames.take_window()), (0x103, 0), "{size}");
+        }
+    }
+
+    #[test]
+    fn trailers_are_counted_in_any_pieces() {
+        let of_stream = |stream, kind, flags, payload: &[u8]| {
+            let mut bytes = frame(kind, flags, payload);
+            bytes[8] = stream;
+            bytes
+        };
+        let all = [
+            PREFACE.to_vec(),
+            of_stream(1, HEADERS, 0, b"abc"),
+            of_stream(1, CONTINUATION, END_HEADERS, b"def"),
+            of_stream(3, HEADERS, END_HEADERS, b"abc"),
+            of_stream(1, DATA, 0, &[0; 100]),
+            of_stream(1, HEADERS, END_STREAM, &[0x90; 40]),
+            of_stream(1, CONTINUATION, END_HEADERS, &[0x90; 2]),
+            of_stream(5, HEADERS, END_HEADERS, b"abc"),
+            of_stream(3, HEADERS, END_STREAM | END_HEADERS, &[0x90; 7]),
+        ]
+        .concat();
+        for size in [1, 2, 7, 1000] {
+            let mut frames = Frames::new();
+            assert!(all.chunks(size).all(|piece| frames.read(piece)));
+            let mut of = [0; 6];
+            frames.take_trailers().for_each(|(stream, bytes)| of[stream as usize] += bytes);
+            assert_eq!(of, [0, 42, 0, 7, 0, 0], "{size}");
         }
     }
 

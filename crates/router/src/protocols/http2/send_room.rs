@@ -7,6 +7,8 @@
 //! ones that are not incremental in the order of their requests, and then the incremental ones in turns.
 //!
 //! A stream that waits for its own window, or for its body, does not keep others from the room.
+//!
+//! Heads have no window. They wait while the socket takes nothing, and while [`MOST_BYTES`] of heads were not written.
 
 use crate::protocols::connection::priority::{Priority, PriorityField, PriorityUpdate, PriorityUpdates};
 use std::cell::{Cell, RefCell};
@@ -17,6 +19,10 @@ use std::task::{Context, Poll, Waker};
 pub struct SendRoom {
     /// How many bytes were passed on since the last time that all were written.
     unwritten: Cell<usize>,
+    /// The same for heads of responses.
+    unwritten_heads: Cell<usize>,
+    /// Streams that wait to pass their heads on.
+    waiting_heads: RefCell<Vec<Waker>>,
     /// How many bytes the client's window of the connection has, without those that were written.
     window: Cell<i64>,
     /// Whether the socket takes nothing.
@@ -73,6 +79,8 @@ impl SendRoom {
     pub fn new() -> SendRoom {
         SendRoom {
             unwritten: Cell::new(0),
+            unwritten_heads: Cell::new(0),
+            waiting_heads: RefCell::default(),
             window: Cell::new(FIRST_WINDOW),
             is_blocked: Cell::new(false),
             waiting: RefCell::default(),
@@ -116,8 +124,32 @@ impl SendRoom {
     /// Everything was written.
     pub fn flushed(&self) {
         self.unwritten.set(0);
+        self.unwritten_heads.set(0);
         self.is_blocked.set(false);
+        self.waiting_heads.take().into_iter().for_each(Waker::wake);
         self.wake_first();
+    }
+
+    /// Whether the head of a response may be passed on.
+    pub fn takes_heads(&self) -> bool {
+        !self.is_blocked.get() && self.unwritten_heads.get() < MOST_BYTES
+    }
+
+    /// Ready when the head of a response may be passed on.
+    pub fn poll_head(&self, context: &Context<'_>) -> Poll<()> {
+        if self.takes_heads() {
+            return Poll::Ready(());
+        }
+        let mut waiting = self.waiting_heads.borrow_mut();
+        if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            waiting.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Bytes of a head were passed on to h2.
+    pub fn passed_head_on(&self, bytes: usize) {
+        self.unwritten_heads.set(self.unwritten_heads.get() + bytes);
     }
 
     fn is_open(&self) -> bool {
@@ -303,6 +335,27 @@ mod tests {
         assert!(!stream.is_ready());
         room.flushed();
         assert!(stream.take_woken() && stream.is_ready());
+    }
+
+    #[test]
+    fn heads_wait_for_the_socket_and_for_no_window() {
+        let room = SendRoom::new();
+        let (woken, waker) = counting::waker();
+        let context = Context::from_waker(&waker);
+        room.window_grew(0);
+        room.wrote_data(65_535);
+        for is_blocked in [true, false] {
+            assert!(room.poll_head(&context).is_ready());
+            if is_blocked {
+                room.blocked();
+            } else {
+                room.passed_head_on(MOST_BYTES);
+            }
+            assert!(room.poll_head(&context).is_pending() && room.poll_head(&context).is_pending());
+            room.flushed();
+            assert_eq!(woken.take(), 1);
+        }
+        assert!(room.takes_heads());
     }
 
     #[test]

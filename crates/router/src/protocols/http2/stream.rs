@@ -4,8 +4,11 @@
 //! A client that opens no window for `send_timeout` loses the stream (CANCEL). A slow connection that many responses share
 //! moves each of them only now and then: while others move, a stream may wait [`PATIENCE`] times as long. While the
 //! connection moves, a stream may wait for more urgent ones without a limit.
+//!
+//! The head of a response waits here, too, while the client reads nothing: windows do not bound what h2 keeps of heads.
 
 use crate::protocols::connection::framing::{content_length, drop_from_trailers, has_body, make_final};
+use crate::protocols::connection::head_memory::headers_size;
 use crate::protocols::connection::priority::PriorityField;
 use crate::protocols::connection::response_head;
 use crate::protocols::http2::clock::{MultiplexedClock, OpenStream};
@@ -13,6 +16,7 @@ use crate::protocols::http2::send_room::SendTurn;
 use crate::protocols::http2::stream_clock::StreamClock;
 use crate::protocols::http2::tunnel;
 use bytes::Bytes;
+use h2::server::SendResponse;
 use h2::{Reason, SendStream};
 use http::{Method, Response, StatusCode};
 use hyper::body::Body;
@@ -37,7 +41,7 @@ enum Broken {
 }
 
 /// Answers a request. `answer` makes the response.
-pub async fn run<B, F>(open: OpenStream, clock: Rc<StreamClock>, method: Method, priority: PriorityField, answer: F)
+pub async fn run<B, F>(mut open: OpenStream, clock: Rc<StreamClock>, method: Method, priority: PriorityField, answer: F)
 where
     B: Body<Data = Bytes, Error = io::Error>,
     F: Future<Output = Response<B>>,
@@ -51,14 +55,14 @@ where
         .await
     };
     if let Some(response) = response {
-        send(open.connection(), &clock, &method, priority, response).await;
+        send(&mut open, &clock, &method, priority, response).await;
     }
     clock.stream_ended();
 }
 
 /// Sends the response. The request ends when its body is dropped.
 async fn send<B>(
-    connection: &MultiplexedClock,
+    open: &mut OpenStream,
     clock: &StreamClock,
     method: &Method,
     priority: PriorityField,
@@ -68,6 +72,15 @@ async fn send<B>(
 {
     let Some(mut respond) = clock.take_respond() else { return };
     let (mut head, body) = response.into_parts();
+    let head_bytes = headers_size(&head.headers);
+    if !open.connection().send_room().takes_heads()
+        && (!open.keep_response_head(head_bytes) || !waits_for_room(open.connection(), &mut respond).await)
+    {
+        tracing::debug!("a client does not take the head of a response: its stream is reset");
+        return respond.send_reset(Reason::CANCEL);
+    }
+    let connection = open.connection();
+    connection.send_room().passed_head_on(head_bytes);
     if let Some((received, upstream)) = clock.take_tunnel() {
         drop(body);
         match respond.send_response(response_head::of_tunnel(head), false) {
@@ -101,6 +114,15 @@ async fn send<B>(
         Ok(()) | Err(Broken::ClientLeft) => {}
         Err(Broken::Reset(reason)) => stream.send_reset(reason),
     }
+}
+
+/// Waits until the head of a response may be passed on. `false` if the client has left, or takes nothing.
+async fn waits_for_room(connection: &MultiplexedClock, respond: &mut SendResponse<Bytes>) -> bool {
+    let room = poll_fn(|context| match respond.poll_reset(context) {
+        Poll::Ready(_) => Poll::Ready(false),
+        Poll::Pending => connection.send_room().poll_head(context).map(|()| true),
+    });
+    timeout(connection.send_timeout() * PATIENCE, room).await.unwrap_or(false)
 }
 
 /// Sends a body of this length, if it is known. A body that is longer is cut there, as with HTTP/1.

@@ -3,6 +3,7 @@
 
 use crate::protocols::connection::interim_limit::InterimLimit;
 use crate::protocols::connection::refusal::HeadRefusal;
+use crate::protocols::http2::clock::MultiplexedClock;
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::SendResponse;
@@ -10,11 +11,13 @@ use http::{HeaderMap, Response, StatusCode};
 use hyper::upgrade::Upgraded;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 /// The clock of one request.
 pub struct StreamClock {
+    connection: Rc<MultiplexedClock>,
     since: Instant,
     refusal: Option<HeadRefusal>,
     /// `None` once the response has begun, or the request has ended.
@@ -34,8 +37,14 @@ pub struct StreamClock {
 
 impl StreamClock {
     /// The clock of a request that has just come.
-    pub fn new(respond: SendResponse<Bytes>, refusal: Option<HeadRefusal>, expects_continue: bool) -> StreamClock {
+    pub fn new(
+        connection: Rc<MultiplexedClock>,
+        respond: SendResponse<Bytes>,
+        refusal: Option<HeadRefusal>,
+        expects_continue: bool,
+    ) -> StreamClock {
         StreamClock {
+            connection,
             since: Instant::now(),
             refusal,
             respond: RefCell::new(Some(respond)),
@@ -83,9 +92,13 @@ impl StreamClock {
         self.held.borrow_mut().push(Box::new(value));
     }
 
-    /// Sends an interim response, such as 103, before the response.
+    /// Sends an interim response, such as 103, before the response. It is dropped if the client takes nothing.
     pub fn inform(&self, status: StatusCode, headers: &HeaderMap) {
-        if self.interim.take(status, headers).is_some() {
+        let room = self.connection.send_room();
+        if room.takes_heads()
+            && let Some(bytes) = self.interim.take(status, headers)
+        {
+            room.passed_head_on(bytes);
             self.send_interim(status, headers.clone());
         }
     }

@@ -5,18 +5,17 @@
 
 use crate::net::collecting_socket::{CollectingSocket, Sending};
 use crate::net::socket::Socket;
+use crate::protocols::connection::turn::yield_turn;
 use crate::protocols::http2::clock::{Ending, MultiplexedClock};
 use crate::protocols::http2::frames::Frames;
 use crate::protocols::http2::sent_frames::SentFrames;
 use bytes::{Buf, Bytes};
 use std::cell::RefCell;
-use std::future::Future;
 use std::io::{self, IoSlice};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::task::yield_now;
 
 /// A socket that notifies its connection's clock. Clones are the same socket.
 #[derive(Clone)]
@@ -29,7 +28,7 @@ struct WatchedSocket {
     sent_frames: SentFrames,
     /// Bytes that were read before, and are read again first.
     read_before: Bytes,
-    /// Whether the client has sent too many frames without a use. Nothing more is read then.
+    /// Whether the client has sent too many frames without a use, or too large trailers. Nothing more is read then.
     is_flooded: bool,
 }
 
@@ -114,14 +113,12 @@ impl AsyncRead for Watched {
         if this.is_flooded {
             this.clock.end(Ending::Abrupt("too many frames without a use, or too many requests that were reset"));
         }
+        if !this.frames.take_trailers().all(|(stream, bytes)| this.clock.trailers_came(stream, bytes)) {
+            this.is_flooded = true;
+            this.clock.end(Ending::Abrupt("the trailers of its requests take too much memory"));
+        }
         Poll::Ready(Ok(()))
     }
-}
-
-/// The heads of a client may cost much more than their bytes do: other connections have their turn in between.
-fn yield_turn(context: &mut Context<'_>) -> Poll<io::Result<()>> {
-    // It wakes the task when the event loop has looked at all sockets.
-    pin!(yield_now()).poll(context).map(Ok)
 }
 
 impl AsyncWrite for Watched {
