@@ -7,8 +7,8 @@
 //!   headers of HTTP/1's connections; `head_memory`: how much memory the requests of a client take
 //! - `framing`: the end of a response, in protocols that are not HTTP/1; the options of `Connection`
 //! - `boxed`: the future of a request, in a box
-//! - `open_requests`: how many requests a connection answers; `task_waker`: wakes its task; `turn`: how much of a
-//!   client's heads is treated before others have their turn
+//! - `open_requests`: how many requests a connection answers; `task_waker`: wakes its task; `tunnel_server`: the server of a
+//!   tunnel; `turn`: how much of a client's heads is treated before others have their turn
 //! - `interim_limit`: how much may precede a response; `rejection`: log lines about bytes that are not a request
 //! - `priority`: which of several responses goes first (RFC 9218)
 
@@ -26,4 +26,5 @@ pub mod rejection;
 pub mod request_head;
 pub mod response_head;
 pub mod task_waker;
+pub mod tunnel_server;
 pub mod turn;

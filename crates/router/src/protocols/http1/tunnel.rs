@@ -4,6 +4,7 @@
 //! A tunnel counts as an active connection. It ends when either side ends it, when no byte has gone either way for long,
 //! and some time after its listener was removed or the router began to drain: the [`Clock`] decides.
 
+use crate::protocols::connection::tunnel_server::TunnelServer;
 use crate::protocols::http1::clock::Clock;
 use crate::protocols::http1::watched::Watched;
 use hyper::upgrade::Upgraded;
@@ -12,7 +13,7 @@ use tokio::io::copy_bidirectional;
 
 /// Copies until the tunnel ends.
 pub async fn run(clock: &Clock, mut client: Watched, upstream: Upgraded) {
-    let mut upstream = TokioIo::new(upstream);
+    let mut upstream = TunnelServer::new(TokioIo::new(upstream));
     tokio::select! {
         result = copy_bidirectional(&mut client, &mut upstream) => {
             if let Err(error) = result {

@@ -6,6 +6,7 @@
 
 use crate::protocols::connection::limits::{TUNNEL_GRACE, TUNNEL_IDLE_TIMEOUT};
 use crate::protocols::connection::priority::PriorityField;
+use crate::protocols::connection::tunnel_server::TunnelServer;
 use crate::protocols::http2::clock::MultiplexedClock;
 use crate::protocols::http2::send_room::SendTurn;
 use bytes::{Buf, Bytes};
@@ -51,7 +52,7 @@ pub async fn run(connection: &MultiplexedClock, received: RecvStream, sending: S
         connection,
         turn,
     };
-    let mut upstream = TokioIo::new(upstream);
+    let mut upstream = TunnelServer::new(TokioIo::new(upstream));
     tokio::select! {
         result = copy_bidirectional(&mut client, &mut upstream) => {
             if let Err(error) = result {
