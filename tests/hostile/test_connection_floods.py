@@ -19,7 +19,7 @@ from support.http.upstream import Upstream
 from support.http_applications import configuration
 from support.processes import cpu_seconds
 from support.roadrunner_applications import frame, hostile_application, roadrunner_application
-from support.waiting import PATIENCE, wait_for
+from support.waiting import PATIENCE, longest_wait, wait_for
 
 FLOOD = """
 import socket, sys
@@ -124,11 +124,7 @@ def test_pipelines_of_large_heads_do_not_stop_others(run):
     try:
         for flood in floods:
             flood.stdout.readline()
-        longest, until = 0.0, time.monotonic() + 2.5
-        while time.monotonic() < until:
-            began = time.monotonic()
-            assert server.get("/other").status == 200
-            longest = max(longest, time.monotonic() - began)
+        longest = longest_wait(server, "/other", seconds=2.5)
     finally:
         for flood in floods:
             flood.kill()
@@ -152,11 +148,7 @@ def test_workers_of_roadrunner_that_write_without_a_pause_do_not_stop_others(fol
         assert connection.socket.recv(12) == b"HTTP/1.1 200"
         # Then nothing but other tasks makes the flood wait.
         connection.socket.close()
-    longest, until = 0.0, time.monotonic() + 2.5
-    while time.monotonic() < until:
-        began = time.monotonic()
-        assert server.get("/other").status == 200
-        longest = max(longest, time.monotonic() - began)
+    longest = longest_wait(server, "/other", seconds=2.5)
     assert longest < 1, longest
 
 
@@ -193,11 +185,7 @@ def test_a_script_with_endless_interim_responses_does_not_stop_others(folder, ru
     with server.connect() as first, server.connect() as second:
         for connection in (first, second):
             connection.send_request("GET", "/hints.php", ())
-        longest, until = 0.0, time.monotonic() + 2.5
-        while time.monotonic() < until:
-            began = time.monotonic()
-            assert server.get("/other").status == 200
-            longest = max(longest, time.monotonic() - began)
+        longest = longest_wait(server, "/other", seconds=2.5)
     assert longest < 1, longest
 
 

@@ -23,7 +23,7 @@ from hyperframe.frame import (
 from support.folders import Folder, readable
 from support.http.http2 import CANCEL, ENHANCE_YOUR_CALM, NO_ERROR, REFUSED_STREAM, Http2Connection
 from support.server import REPOSITORY, Howdah, stop_all
-from support.waiting import wait_for
+from support.waiting import longest_wait, wait_for
 
 # The frames that a flood sends before it gives up.
 MOST = 200_000
@@ -391,11 +391,7 @@ def test_costly_heads_do_not_stop_others(folder):
         try:
             for flood in floods:
                 flood.stdout.readline()
-            longest, until = 0.0, time.monotonic() + 2.5
-            while time.monotonic() < until:
-                began = time.monotonic()
-                assert server.get("/").status == 200
-                longest = max(longest, time.monotonic() - began)
+            longest = longest_wait(server, "/", seconds=2.5)
         finally:
             for flood in floods:
                 flood.kill()

@@ -169,7 +169,7 @@ def test_a_long_target_makes_no_long_line(server):
     assert max(map(len, lines(server))) < 4000 and "xxx..." in server.stderr
 
 
-def test_requests_without_a_certificate_write_few_lines(folder, run, tmp_path):
+def test_requests_of_connections_without_access_write_few_lines(folder, run, tmp_path):
     """A client keeps connections from before `client_ca`: each has one more request, which is refused, and has a line."""
     folder.write("index.html", "here")
     authority = Authority(tmp_path)

@@ -94,6 +94,11 @@ def test_a_certificate_can_be_optional(server, authority, strangers):
     assert client(server, authority, authority).get("/index.php").json()["SSL_CLIENT_VERIFY"] == "SUCCESS"
     with pytest.raises(REFUSED):
         client(server, authority, strangers).get("/index.php")
+    with client(server, authority).connect() as without:
+        assert without.request("GET", "/index.php").status == 200
+        set_tls(server, client_ca="staff", client_verify="required")
+        assert without.request("GET", "/index.php").status == 421
+    server.wait_for_log_line("the client showed no certificate when it connected", "/index.php")
 
 
 def test_an_old_connection_does_not_bypass_the_check(server, authority):

@@ -17,3 +17,13 @@ def wait_for(condition: Callable[[], object], what: str = "", timeout: float = P
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {timeout:g} s in vain for {what or condition}; last: {value!r}")
         time.sleep(0.01)
+
+
+def longest_wait(server, path: str, seconds: float) -> float:
+    """How long one request for `path`, of those that are sent one after another in this time, waited at most for its answer 200."""
+    longest, until = 0.0, time.monotonic() + seconds
+    while time.monotonic() < until:
+        began = time.monotonic()
+        assert server.get(path).status == 200
+        longest = max(longest, time.monotonic() - began)
+    return longest

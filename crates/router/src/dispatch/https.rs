@@ -49,18 +49,16 @@ pub fn challenge(subject: &Subject<'_>) -> Option<Bytes> {
     challenges::http_body(std::str::from_utf8(token).ok()?).filter(|_| is_read).map(Bytes::from)
 }
 
-/// Refuses the requests of a connection that is older than `client_ca`: its client showed no certificate.
+/// Refuses the requests of a client that showed no certificate while that was optional. Another connection would ask for it.
 ///
 /// # Errors
-/// 403.
+/// 421.
 pub fn check_certificate(listener: &Listener, peer: &Peer) -> Result<(), Failure> {
     let is_required =
         listener.tls.as_ref().and_then(|tls| tls.clients.as_ref()).is_some_and(|clients| clients.required);
     if is_required && peer.tls.as_ref().is_none_or(|tls| tls.client.is_none()) {
-        tracing::info!(
-            "the connection is older than \"client_ca\", and its client showed no certificate: answered 403"
-        );
-        return Err(Failure::Forbidden);
+        tracing::info!("the client showed no certificate when it connected, and one is required since: answered 421");
+        return Err(Failure::Misdirected);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! A request's view of its connection, in all versions of HTTP, and in FastCGI.
 
-use crate::protocols::connection::refusal::HeadRefusal;
+use crate::protocols::connection::heads::refusal::HeadRefusal;
 use crate::protocols::fastcgi_listener::clock::FastCgiClock;
 use crate::protocols::http1::clock::Clock;
 use crate::protocols::http2::stream_clock::StreamClock;

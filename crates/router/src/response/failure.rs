@@ -1,7 +1,7 @@
 //! The responses of howdah itself: a status, a short page, and for 5xx a line in the log with the reason.
 
 use crate::file_access::FilesUnavailable;
-use crate::protocols::connection::refusal::HeadRefusal;
+use crate::protocols::connection::heads::refusal::HeadRefusal;
 use crate::request::authority::BadAuthority;
 use bytes::Bytes;
 use howdah_metrics::labels::Cause;

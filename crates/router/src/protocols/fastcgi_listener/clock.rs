@@ -6,7 +6,7 @@
 
 use crate::net::load::Load;
 use crate::protocols::connection::clock::ConnectionClock;
-use crate::protocols::connection::refusal::HeadRefusal;
+use crate::protocols::connection::heads::refusal::HeadRefusal;
 use crate::protocols::connection::task_waker::TaskWaker;
 use howdah_config::Http;
 use std::any::Any;

@@ -7,7 +7,7 @@
 use crate::net::peer::Peer;
 use crate::net::transport::Transport;
 use crate::protocols::connection::framing::{content_length, has_body, make_final};
-use crate::protocols::connection::refusal::HeadRefusal;
+use crate::protocols::connection::heads::refusal::HeadRefusal;
 use crate::protocols::connection::rejection::log_closed;
 use crate::protocols::fastcgi_listener::clock::{FastCgiClock, IDLE};
 use crate::protocols::fastcgi_listener::link::{Link, LinkError, OUTPUT_BYTES};

@@ -8,8 +8,8 @@
 
 use crate::net::front::Front;
 use crate::net::peer::Peer;
+use crate::protocols::connection::heads::refusal::HeadRefusal;
 use crate::protocols::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
-use crate::protocols::connection::refusal::HeadRefusal;
 use bytes::Bytes;
 use howdah_fastcgi::name_value;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};

@@ -9,8 +9,8 @@
 
 use crate::net::load::Load;
 use crate::protocols::connection::clock::ConnectionClock;
+use crate::protocols::connection::heads::refusal::HeadRefusal;
 use crate::protocols::connection::limits::{TUNNEL_GRACE, TUNNEL_IDLE_TIMEOUT};
-use crate::protocols::connection::refusal::HeadRefusal;
 use crate::protocols::connection::task_waker::TaskWaker;
 use crate::protocols::connection::turn::WORK_OF_TURN;
 use crate::protocols::http1::interim::InterimResponses;

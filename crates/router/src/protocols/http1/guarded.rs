@@ -1,7 +1,7 @@
 //! The socket that hyper reads through: only bytes that pass the guard arrive.
 
+use crate::protocols::connection::heads::refusal::HeadRefusal;
 use crate::protocols::connection::limits::MAX_HEAD_BYTES;
-use crate::protocols::connection::refusal::HeadRefusal;
 use crate::protocols::http1::clock::{Clock, GuardProgress};
 use crate::protocols::http1::strictness::{Guard, GuardError};
 use crate::protocols::http1::watched::Watched;

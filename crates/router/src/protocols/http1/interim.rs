@@ -5,7 +5,7 @@
 //! They are queued only while hyper has nothing else to write, so that the next byte is the first of the response.
 //! Elsewhere they are dropped, as a client may expect of any of them.
 
-use crate::protocols::connection::interim_limit::InterimLimit;
+use crate::protocols::connection::heads::interim_limit::InterimLimit;
 use bytes::{Buf, BytesMut};
 use http::{HeaderMap, StatusCode};
 use std::cell::{Cell, RefCell};
@@ -78,7 +78,7 @@ fn write_capitalized(queue: &mut BytesMut, name: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocols::connection::interim_limit::MAX_BYTES;
+    use crate::protocols::connection::heads::interim_limit::MAX_BYTES;
     use http::header::{HeaderValue, LINK};
 
     fn written(interim: &InterimResponses) -> String {

@@ -8,7 +8,7 @@
 use crate::net::connection_limit::{ConnectionLimit, RequestPermit};
 use crate::net::load::Load;
 use crate::protocols::connection::clock::ConnectionClock;
-use crate::protocols::connection::head_memory::{HeadMemory, HeldHead};
+use crate::protocols::connection::heads::head_memory::{HeadMemory, HeldHead};
 use crate::protocols::connection::open_requests::OpenRequests;
 use crate::protocols::connection::priority::{PriorityField, PriorityUpdate};
 use crate::protocols::connection::rejection::Excess;

@@ -8,9 +8,9 @@
 //! The head of a response waits here, too, while the client reads nothing: windows do not bound what h2 keeps of heads.
 
 use crate::protocols::connection::framing::{content_length, drop_from_trailers, has_body, make_final};
-use crate::protocols::connection::head_memory::headers_size;
+use crate::protocols::connection::heads::head_memory::headers_size;
+use crate::protocols::connection::heads::response_head;
 use crate::protocols::connection::priority::PriorityField;
-use crate::protocols::connection::response_head;
 use crate::protocols::http2::clock::{MultiplexedClock, OpenStream};
 use crate::protocols::http2::send_room::SendTurn;
 use crate::protocols::http2::stream_clock::StreamClock;

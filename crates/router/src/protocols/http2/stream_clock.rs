@@ -1,8 +1,8 @@
 //! The clock of a stream: since when its request is there, whether the client still is, and how to reach it before the
 //! response.
 
-use crate::protocols::connection::interim_limit::InterimLimit;
-use crate::protocols::connection::refusal::HeadRefusal;
+use crate::protocols::connection::heads::interim_limit::InterimLimit;
+use crate::protocols::connection::heads::refusal::HeadRefusal;
 use crate::protocols::http2::clock::MultiplexedClock;
 use bytes::Bytes;
 use h2::RecvStream;

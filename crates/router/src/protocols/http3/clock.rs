@@ -11,7 +11,7 @@ use crate::net::connection_limit::{ConnectionLimit, RequestPermit};
 use crate::net::load::Load;
 use crate::protocols::connection::account::Account;
 use crate::protocols::connection::clock::ConnectionClock;
-use crate::protocols::connection::head_memory::{HeadMemory, HeldHead};
+use crate::protocols::connection::heads::head_memory::{HeadMemory, HeldHead};
 use crate::protocols::connection::open_requests::OpenRequests;
 use crate::protocols::connection::rejection::Excess;
 use crate::protocols::http3::send_grant::{LEAST_SEND_BYTES, SendGrant};

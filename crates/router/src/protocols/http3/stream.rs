@@ -8,9 +8,9 @@
 use crate::net::peer::Peer;
 use crate::protocols::connection::boxed::boxed;
 use crate::protocols::connection::framing::{content_length, drop_from_trailers, has_body, make_final};
+use crate::protocols::connection::heads::{request_head, response_head};
 use crate::protocols::connection::priority::PriorityField;
 use crate::protocols::connection::rejection::{Excess, log_closed, log_refused};
-use crate::protocols::connection::{request_head, response_head};
 use crate::protocols::http3::clock::{OpenStream, QuicClock};
 use crate::protocols::http3::request_body::RequestBody;
 use crate::protocols::http3::send_order::Place;

@@ -1,7 +1,7 @@
 //! The clock of a stream: since when its request is there, and how to reach the client before the response.
 
-use crate::protocols::connection::interim_limit::InterimLimit;
-use crate::protocols::connection::refusal::HeadRefusal;
+use crate::protocols::connection::heads::interim_limit::InterimLimit;
+use crate::protocols::connection::heads::refusal::HeadRefusal;
 use http::{HeaderMap, Response, StatusCode};
 use hyper::upgrade::Upgraded;
 use std::any::Any;

@@ -3,7 +3,7 @@
 //! In place of h3-quinn, which hides quinn's streams: here each stream notices that its client cancels it
 //! ([`Bidirectional::cancelled`]), and h3 gets only frames within limits ([`frames`](crate::protocols::http3::frames)).
 
-use crate::protocols::connection::head_memory::HeldHead;
+use crate::protocols::connection::heads::head_memory::HeldHead;
 use crate::protocols::http3::clock::{Ending, QuicClock};
 use crate::protocols::http3::frames::{FrameError, Frames};
 use bytes::{Buf, Bytes};

@@ -2,7 +2,7 @@
 
 use super::chunks::{BrokenChunks, Chunks};
 use super::head::{Framing, HeadScanner};
-use crate::protocols::connection::refusal::HeadRefusal;
+use crate::protocols::connection::heads::refusal::HeadRefusal;
 
 /// The current position in the requests of a connection.
 #[derive(Debug)]

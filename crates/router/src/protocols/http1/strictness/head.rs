@@ -4,8 +4,8 @@
 //! and checks everything else, such as the characters of names and values. The scanner is called again when more bytes
 //! have arrived, and continues where it stopped.
 
+use crate::protocols::connection::heads::refusal::HeadRefusal;
 use crate::protocols::connection::limits::MAX_HEAD_BYTES;
-use crate::protocols::connection::refusal::HeadRefusal;
 use memchr::memchr;
 
 /// The state of the scan of one head.

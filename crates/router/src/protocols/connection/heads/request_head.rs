@@ -6,8 +6,8 @@
 //! HTTP/1. A head that passes looks like one of HTTP/1: `Host` instead of `:authority`, one `Cookie`, a target that is
 //! only a path.
 
+use crate::protocols::connection::heads::refusal::HeadRefusal;
 use crate::protocols::connection::limits::{MAX_HEAD_BYTES, MAX_HEADERS};
-use crate::protocols::connection::refusal::HeadRefusal;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use h2::ext::Protocol;
