@@ -13,6 +13,7 @@ import zstandard
 
 from support.folders import Folder, readable
 from support.http.upstream import Upstream, answers, ok
+from support.processes import open_files
 from support.server import Howdah, stop_all
 from support.waiting import wait_for
 
@@ -337,8 +338,8 @@ def test_a_client_that_disconnects_stops_its_compression(files, run):
                 connection.send_request("GET", "/huge.txt", {"Accept-Encoding": encoding})
                 next(connection.stream()[1])
     assert plain(server.get("/page.html", {"Accept-Encoding": "gzip"})) == TEXT.encode()
-    fds = f"/proc/{server.router().pid}/fd"
-    wait_for(lambda: not [fd for fd in os.listdir(fds) if "huge" in os.path.realpath(f"{fds}/{fd}")], "closed files")
+    router = server.router().pid
+    wait_for(lambda: not [target for target in open_files(router).values() if "huge" in target], "closed files")
 
 
 def test_the_access_log_counts_what_was_sent(files, run):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.processes import open_files
 from support.waiting import wait_for
 
 
@@ -163,14 +164,7 @@ def test_a_large_body_is_spooled_to_an_unlinked_file(scripts, run):
         connection.send(b"x" * (size - 1))
 
         def kept() -> list[str]:
-            folder = Path(f"/proc/{server.router().pid}/fd")
-            links = []
-            for entry in os.listdir(folder):
-                try:
-                    links.append(os.readlink(folder / entry))
-                except FileNotFoundError:
-                    pass
-            return [link for link in links if link.startswith(str(bodies))]
+            return [link for link in open_files(server.router().pid).values() if link.startswith(str(bodies))]
 
         (link,) = wait_for(kept, "the router to keep the body in a file")
         assert os.listdir(bodies) == [], "the file is linked, and would be left after a crash"

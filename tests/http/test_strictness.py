@@ -15,6 +15,7 @@ import pytest
 
 from support.folders import readable
 from support.http.upstream import Upstream, ok
+from support.processes import open_files
 from support.server import stop_all
 from support.site import Site
 from support.waiting import PATIENCE, wait_for
@@ -243,8 +244,7 @@ def join(server) -> list[socket.socket]:
     number = server.router().pid
 
     def sockets():
-        links = (f"/proc/{number}/fd/{name}" for name in os.listdir(f"/proc/{number}/fd"))
-        return sum(os.path.lexists(link) and os.readlink(link).startswith("socket:") for link in links)
+        return sum(target.startswith("socket:") for target in open_files(number).values())
 
     wait_for(lambda: sockets() > CROWD, "the connections to be accepted")
     return crowd

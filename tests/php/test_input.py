@@ -3,10 +3,10 @@
 import hashlib
 import os
 import random
-from pathlib import Path
 
 import pytest
 
+from support.processes import open_files
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -274,8 +274,8 @@ def test_an_incomplete_body_does_not_reach_php(folder, serve, method, code):
         wait_for((folder.scratch / "started").exists)
 
     def kept():
-        fds = Path(f"/proc/{server.router().pid}/fd")
-        return [fd for fd in fds.iterdir() if os.path.exists(fd) and fd.stat().st_size == 20_000_000]
+        files = [link for link, target in open_files(server.router().pid).items() if target.startswith("/")]
+        return [link for link in files if link.exists() and link.stat().st_size == 20_000_000]
 
     (file,) = wait_for(kept, "the body to be kept in a file")
     os.truncate(file, 1_000_000)

@@ -1,5 +1,6 @@
 """The body of a response: streaming, buffers, large and binary output, clients that disconnect."""
 
+import contextlib
 import gzip
 import hashlib
 import os
@@ -7,11 +8,11 @@ import socket
 import stat
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from support.http.client import ProtocolError
+from support.processes import open_files
 from support.waiting import wait_for
 
 SITE = {"ini": {"output_buffering": "0", "zlib.output_compression": "0"}}
@@ -300,11 +301,12 @@ def test_a_script_that_dies_while_streaming_truncates_its_response(site, server)
 
 def spooled_bytes(server) -> int:
     """The disk space of the router's temporary files."""
-    return sum(
-        entry.stat().st_blocks * 512
-        for entry in Path(f"/proc/{server.router().pid}/fd").iterdir()
-        if os.readlink(entry).endswith(" (deleted)") and stat.S_ISREG(entry.stat().st_mode)
-    )
+    total = 0
+    for link, target in open_files(server.router().pid).items():
+        with contextlib.suppress(FileNotFoundError):
+            if target.endswith(" (deleted)") and stat.S_ISREG(link.stat().st_mode):
+                total += link.stat().st_blocks * 512
+    return total
 
 
 def test_a_client_that_does_not_read_does_not_fill_the_disk(folder, serve):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.machine import NOBODY, WWW_DATA, needs_root
-from support.processes import Process
+from support.processes import Process, open_files
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -116,7 +116,7 @@ def test_a_worker_holds_no_socket_of_a_client_or_listener(scripts, serve):
         }
         assert inodes
         for process in [server.prototype(), *server.workers()]:
-            links = [os.readlink(entry) for entry in Path(f"/proc/{process.pid}/fd").iterdir()]
+            links = open_files(process.pid).values()
             assert not [link for link in links if link[8:-1] in inodes], f"{process.title}: {links}"
 
 
@@ -126,8 +126,8 @@ def test_a_worker_holds_no_socket_at_all(scripts, serve):
     for _ in range(10):
         server.get("/pid.php")
     for process in server.workers(count=2):
-        links = [os.readlink(entry) for entry in Path(f"/proc/{process.pid}/fd").iterdir()]
+        links = open_files(process.pid).values()
         assert links and not [link for link in links if link.startswith("socket:")], links
     prototype = server.prototype()
-    links = [os.readlink(entry) for entry in Path(f"/proc/{prototype.pid}/fd").iterdir()]
+    links = open_files(prototype.pid).values()
     assert len([link for link in links if link.startswith("socket:")]) == 1, "the prototype has one socket"

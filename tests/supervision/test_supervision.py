@@ -12,7 +12,7 @@ from support.background import Background
 from support.folders import Folder
 from support.http.client import Connection
 from support.machine import free_port
-from support.processes import each_new_child, frozen
+from support.processes import each_new_child, frozen, open_files
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -283,7 +283,7 @@ def test_descriptors_of_the_parent_are_not_inherited(folder, tmp_path):
         assert "secret" not in seen and seen, seen
         for process in server.processes():
             if process.pid != server.pid:
-                assert str(secret) not in [os.readlink(fd) for fd in (os.scandir(f"/proc/{process.pid}/fd"))]
+                assert str(secret) not in open_files(process.pid).values()
 
 
 def test_an_unread_standard_error_pipe_blocks_no_change(folder):

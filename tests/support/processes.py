@@ -128,6 +128,15 @@ def open_descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
+def open_files(pid: int) -> dict[Path, str]:
+    """The targets of a process's descriptors, by their links in /proc; without those that it closes in the meantime."""
+    links = {}
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            links[link] = os.readlink(link)
+    return links
+
+
 def children(pid: int) -> list[int]:
     """The children of the first thread of a process. Far quicker than a look at all processes of the machine."""
     return _children(pid, pid)

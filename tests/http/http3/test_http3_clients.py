@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-from pathlib import Path
 
 import pytest
 
@@ -11,6 +9,7 @@ from support.http.http3 import DATA, frame
 from support.http.http3_site import connect, connect_through
 from support.http.tls import Authority
 from support.http.udp_relay import UdpRelay
+from support.processes import open_files
 from support.waiting import wait_for
 
 PIECE = 1 << 18
@@ -145,5 +144,5 @@ def test_an_upload_that_is_reset_again_and_again_leaves_nothing(begin, folder):
             client.reset(stream)
             assert client.finish(stream).is_over
         assert client.request("/hash.php", method="POST", body=b"abc").text == hashlib.sha256(b"abc").hexdigest()
-    files = [os.readlink(entry) for entry in Path(f"/proc/{server.router().pid}/fd").iterdir()]
+    files = open_files(server.router().pid).values()
     assert not [file for file in files if "deleted" in file and "/tmp" in file], files

@@ -1,9 +1,10 @@
 //! Is a bar met? A bar is a limit of a figure: of a stack under a load, by itself, or divided by the same figure of the best of
 //! other stacks, or of another load. Pure.
 //!
-//! A figure is the median of the rounds that count; counts of failures are their sum, as a median hides a bad round.
+//! A figure is the median of the rounds that count; counts of failures are their sum, as a median hides a bad round. Errors are
+//! fast: the times of a stack that refuses many requests are no measure for those of the others.
 
-use super::summarize::{counts, span, value};
+use super::summarize::{LOWEST_RIGHT_SHARE, counts, span, value};
 use crate::results::{Metric, RoleUsage, Run};
 use std::fmt;
 use std::str::FromStr;
@@ -104,11 +105,22 @@ impl Question {
         let unknown =
             |stack: &str, load: &str| Answer { measured: format!("{stack}, {load}: not measured"), met: None };
         let Some(ours) = of(&self.stack, &self.load) else { return unknown(&self.stack, &self.load) };
+        let failing = self.failing(runs);
+        let has_failing = |name: &str| failing.iter().any(|(other, _)| *other == name);
+        if !failing.is_empty() && self.than.iter().all(|name| has_failing(name)) {
+            let shares =
+                failing.iter().map(|(name, share)| format!("only {:.1} % of {name}'s requests", share * 100.0));
+            let shares = shares.collect::<Vec<_>>().join(", ");
+            let measured = format!("{} against none: {shares} succeeded", self.figure.format(ours));
+            let share = right_share(runs, &self.stack, &self.load);
+            return Answer { measured, met: Some(share.is_some_and(|share| share >= LOWEST_RIGHT_SHARE)) };
+        }
         let other = match &self.than_load {
             Some(load) => Some((format!("under {load}"), of(&self.stack, load))),
             None if self.than.is_empty() => None,
             None => {
-                let others = self.than.iter().filter_map(|name| Some((name.clone(), of(name, &self.load)?)));
+                let others = self.than.iter().filter(|name| !has_failing(name));
+                let others = others.filter_map(|name| Some((name.clone(), of(name, &self.load)?)));
                 let best = others.max_by(|(_, a), (_, b)| match self.limit {
                     Limit::AtLeast(_) => a.total_cmp(b),
                     Limit::AtMost(_) => b.total_cmp(a),
@@ -128,6 +140,15 @@ impl Question {
                 Answer { measured, met: Some(met) }
             }
         }
+    }
+
+    /// The other stacks whose times are no measure, with the share of their requests that succeeded.
+    fn failing(&self, runs: &[&Run]) -> Vec<(&str, f64)> {
+        if !self.figure.is_time() {
+            return Vec::new();
+        }
+        let shares = self.than.iter().filter_map(|name| Some((name.as_str(), right_share(runs, name, &self.load)?)));
+        shares.filter(|(_, share)| *share < LOWEST_RIGHT_SHARE).collect()
     }
 }
 
@@ -170,6 +191,11 @@ impl Figure {
             Figure::Failed | Figure::Lost => (!values.is_empty()).then(|| values.iter().sum()),
             _ => span(values.into_iter()).map(|span| span.median),
         }
+    }
+
+    /// Whether it is a time of right responses.
+    fn is_time(&self) -> bool {
+        matches!(self, Figure::Metric(metric) if metric.is_time())
     }
 
     fn of_run(&self, run: &Run) -> Option<f64> {
@@ -247,6 +273,14 @@ impl FromStr for Figure {
     }
 }
 
+/// The share of a stack's requests under a load that succeeded; `None` without a request.
+fn right_share(runs: &[&Run], stack: &str, load: &str) -> Option<f64> {
+    let of_cell = || runs.iter().filter(|run| run.stack == stack && run.load == load && counts(run));
+    let requests: u64 = of_cell().map(|run| run.requests).sum();
+    let right: u64 = of_cell().map(|run| run.right).sum();
+    (requests > 0).then(|| right as f64 / requests as f64)
+}
+
 // === impl RoleFigure ===
 
 impl RoleFigure {
@@ -307,6 +341,37 @@ mod tests {
             assert_eq!(answer.met, None, "{answer:?}");
             assert!(answer.measured.contains("not measured"));
         }
+    }
+
+    #[test]
+    fn the_times_of_a_stack_that_refuses_requests_are_no_measure() {
+        let results = Results::from_json(include_str!("../../testdata/results-sample.json")).unwrap();
+        let answer = |failing: &[&str], figure: &str, than: &[&str]| {
+            let mut runs = results.runs.clone();
+            for run in runs.iter_mut().filter(|run| failing.contains(&run.stack.as_str())) {
+                (run.right, run.requests) = (11, 100);
+                run.latency.percentiles.as_mut().unwrap().p90 = 0.001;
+            }
+            let question = Question {
+                load: "closed-50".to_owned(),
+                stack: "howdah".to_owned(),
+                figure: figure.parse().unwrap(),
+                than: than.iter().map(|name| (*name).to_owned()).collect(),
+                than_load: None,
+                limit: Limit::AtMost(1e3),
+                grain: 0.0,
+            };
+            question.answer(&runs.iter().collect::<Vec<_>>())
+        };
+        let (fpm, both) = (["nginx-fpm-tcp"], ["nginx-fpm-tcp", "nginx-fpm"]);
+        let other = answer(&fpm, "latency_p90", &both);
+        assert!(other.met == Some(true) && other.measured.ends_with(" nginx-fpm)"), "{other:?}");
+        let none = answer(&fpm, "latency_p90", &fpm);
+        assert!(none.met == Some(true) && none.measured.contains("only 11.0 % of nginx-fpm-tcp's"), "{none:?}");
+        let ours_too = answer(&["howdah", "nginx-fpm-tcp"], "latency_p90", &fpm);
+        assert_eq!(ours_too.met, Some(false), "{ours_too:?}");
+        let rate = answer(&fpm, "requests_per_second", &fpm);
+        assert!(rate.measured.contains("nginx-fpm-tcp"), "{rate:?}");
     }
 
     #[test]

@@ -75,6 +75,11 @@ impl Metric {
         matches!(self, Metric::RequestsPerSecond | Metric::RequestsPerCpuSecond | Metric::RightShare)
     }
 
+    /// Whether it is a time of right responses.
+    pub fn is_time(self) -> bool {
+        !self.is_more_better() && !matches!(self, Metric::CpuPercent | Metric::PssBytes)
+    }
+
     /// Whether it is a share, which is compared by the difference. All else is compared by the ratio.
     pub fn is_share(self) -> bool {
         self == Metric::RightShare

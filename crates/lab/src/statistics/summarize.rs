@@ -19,7 +19,7 @@ pub struct Measured {
 }
 
 /// A stack without an objective must answer this share of the requests.
-const LOWEST_RIGHT_SHARE: f64 = 0.99;
+pub const LOWEST_RIGHT_SHARE: f64 = 0.99;
 
 /// The summary of each stack and load with at least one run that counts.
 pub fn summaries(stacks: &[Stack], loads: &[LoadDescription], runs: &[Measured], settings: &Settings) -> Vec<Summary> {
