@@ -1,12 +1,15 @@
 //! The layout of a channel's memory.
 //!
 //! ```text
-//! header | idle set | workers' doorbells and accounts | mailboxes | submission queue | slots …
-//! slot:  control words (128 B) | request head | request body ring | response ring
+//! header | idle set | workers' doorbells and accounts | mailboxes | submission queue | control words of slots | slots …
+//! slot:  request head | request body ring | response ring
 //! ```
 //!
 //! Offsets follow from the [`Geometry`] alone, which each side receives over its own control socket. No value that decides
-//! where memory is read or written comes from the shared memory itself. A small request touches two pages of its slot.
+//! where memory is read or written comes from the shared memory itself.
+//!
+//! A small request touches two pages of its slot. The control words (128 B each) of all slots are beside each other: the router
+//! looks at those of free slots, too, which would take a page each.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +24,7 @@ pub const MAX_CLAIMS: u16 = 4096;
 
 /// Bytes that a request's head (its CGI variables) may take: the router accepts heads of 64 KiB, and a query is in two
 /// variables. Memory that no request has used takes no space.
-pub const REQUEST_HEAD_BYTES: usize = 160 * 1024 - CONTROL_BYTES;
+pub const REQUEST_HEAD_BYTES: usize = 160 * 1024;
 /// The most bytes of a request's body that are in the slot at one time.
 pub const BODY_RING_BYTES: usize = 32 * 1024;
 /// The most bytes of a response that are in the slot at one time: most pages fit whole, so that their worker never waits for
@@ -34,7 +37,7 @@ pub const STACK_BYTES: usize = 1024;
 pub(crate) const STACK_TIME_SHIFT: u32 = 16;
 
 const CONTROL_BYTES: usize = 128;
-const SLOT_BYTES: usize = CONTROL_BYTES + REQUEST_HEAD_BYTES + BODY_RING_BYTES + RESPONSE_RING_BYTES;
+const SLOT_BYTES: usize = REQUEST_HEAD_BYTES + BODY_RING_BYTES + RESPONSE_RING_BYTES;
 const PAGE: usize = 4096;
 const LINE: usize = 128;
 
@@ -56,6 +59,7 @@ pub(crate) struct Layout {
     mailboxes: usize,
     mailbox_bytes: usize,
     queue: usize,
+    controls: usize,
     slots: usize,
     pub total_bytes: usize,
 }
@@ -160,12 +164,14 @@ impl Layout {
         let mailboxes = LINE + MAX_WORKERS as usize / 8 + MAX_WORKERS as usize * worker::BYTES;
         let mailbox_bytes = LINE + (geometry.slots as usize / 8).next_multiple_of(LINE);
         let queue = mailboxes + geometry.threads as usize * mailbox_bytes;
-        let slots = (queue + LINE + 2 * geometry.slots as usize * 8).next_multiple_of(PAGE);
+        let controls = queue + LINE + (2 * geometry.slots as usize * 8).next_multiple_of(LINE);
+        let slots = (controls + geometry.slots as usize * CONTROL_BYTES).next_multiple_of(PAGE);
         Layout {
             geometry,
             mailboxes,
             mailbox_bytes,
             queue,
+            controls,
             slots,
             total_bytes: slots + geometry.slots as usize * SLOT_BYTES,
         }
@@ -224,11 +230,12 @@ impl Layout {
 
     pub fn control(&self, slot: u16) -> usize {
         assert!(slot < self.geometry.slots);
-        self.slots + slot as usize * SLOT_BYTES
+        self.controls + slot as usize * CONTROL_BYTES
     }
 
     pub fn request_head(&self, slot: u16) -> usize {
-        self.control(slot) + CONTROL_BYTES
+        assert!(slot < self.geometry.slots);
+        self.slots + slot as usize * SLOT_BYTES
     }
 
     pub fn body_ring(&self, slot: u16) -> usize {
@@ -253,8 +260,13 @@ mod tests {
             assert!(layout.worker(MAX_WORKERS - 1) + worker::BYTES <= layout.mailbox_sleeping(0));
             assert!(layout.mailbox_bits(geometry.threads - 1) + geometry.slots as usize / 8 <= layout.queue_head());
             assert!(layout.queue_cells() + 2 * geometry.slots as usize * 8 <= layout.control(0));
-            assert_eq!(layout.control(0) % PAGE, 0);
-            assert_eq!(SLOT_BYTES % PAGE, 0);
+            assert_eq!(layout.control(0) % LINE, 0);
+            assert!(layout.control(geometry.slots - 1) + CONTROL_BYTES <= layout.request_head(0));
+            assert!(layout.body_ring(0) + BODY_RING_BYTES <= layout.response_ring(0));
+            assert!(layout.response_ring(0) + RESPONSE_RING_BYTES <= layout.request_head(1));
+            for bytes in [layout.request_head(0), SLOT_BYTES, REQUEST_HEAD_BYTES, BODY_RING_BYTES] {
+                assert_eq!(bytes % PAGE, 0);
+            }
             assert_eq!(layout.response_ring(geometry.slots - 1) + RESPONSE_RING_BYTES, layout.total_bytes);
             assert_eq!(layout.queue_head() % LINE, 0);
         }

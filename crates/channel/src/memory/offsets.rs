@@ -46,7 +46,7 @@ pub fn queue_cells(geometry: Geometry) -> usize {
     Layout::new(geometry).queue_cells()
 }
 
-/// The start of a slot, which is its state.
+/// The start of a slot's control words, which is its state.
 pub fn slot(geometry: Geometry, slot: u16) -> usize {
     Layout::new(geometry).control(slot)
 }
