@@ -100,6 +100,27 @@ def test_clients_that_leave_their_websockets_leave_no_count_behind(run, http2):
         ended.set()
 
 
+def test_a_server_that_ends_its_websocket_leaves_no_count_behind(run):
+    """The client does not notice that, as one that hangs."""
+
+    def leave(visit) -> None:
+        if visit.head():
+            visit.send(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\nlast")
+
+    with Upstream(leave) as upstream:
+        listeners = {"127.0.0.1:{port}": {"pass": "routes", "http2": True}}
+        server = run({"listeners": listeners, "routes": [{"action": {"proxy": upstream.url}}]})
+        active = lambda: json.loads(server.api("GET", "/status/connections/active").text)
+        upgrade = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")]
+        with server.connect() as one, Http2Connection((server.host, server.port)) as other:
+            one.send_request("GET", "/", [*upgrade, ("Sec-WebSocket-Version", "13")])
+            assert one.stream()[0].status == 101
+            stream = other.begin("CONNECT", "/", [("sec-websocket-version", "13")], ends=False, protocol="websocket")
+            other.read_until(lambda: other.streams[stream].heads)
+            assert active() == 2
+            wait_for(lambda: active() == 0, "the end of the tunnels")
+
+
 # Requests with heads of 60 KB, in a pipeline that never ends.
 LARGE_HEADS = """
 import socket, sys, threading

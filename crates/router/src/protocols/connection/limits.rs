@@ -11,5 +11,5 @@ pub const MAX_HEADERS: usize = 256;
 /// How long neither side of a tunnel may send anything.
 pub const TUNNEL_IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 /// How long a tunnel may go on when its listener was removed, or the router drains; how long neither side may send anything
-/// when the client has ended its side.
+/// when one of them has ended.
 pub const TUNNEL_GRACE: Duration = Duration::from_secs(10);

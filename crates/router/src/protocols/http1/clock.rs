@@ -50,7 +50,7 @@ pub struct Clock {
     waker: TaskWaker,
     /// The upstream's connection, if the last response was a 101.
     tunnel: Cell<Option<Upgraded>>,
-    /// Whether the client of the tunnel has ended its side.
+    /// Whether a side of the tunnel has ended.
     tunnel_has_ended: Cell<bool>,
     /// Dropped when the current request ends, or the tunnel.
     held: RefCell<Vec<Box<dyn Any>>>,
@@ -147,12 +147,16 @@ impl Clock {
         }
         match self.phase.get() {
             Phase::Idle if bytes > 0 => self.enter(Phase::Head),
-            Phase::Tunnel => {
-                self.since.set(Instant::now());
-                self.tunnel_has_ended.set(bytes == 0);
-            }
+            Phase::Tunnel if bytes == 0 => self.tunnel_side_ended(),
+            Phase::Tunnel => self.since.set(Instant::now()),
             _ => {}
         }
+    }
+
+    /// The client, or the server, has ended its side of the tunnel.
+    pub fn tunnel_side_ended(&self) {
+        self.since.set(Instant::now());
+        self.tunnel_has_ended.set(true);
     }
 
     /// There was nothing to read.
@@ -382,7 +386,7 @@ impl Clock {
             }
             Phase::Busy => false,
             Phase::Tunnel => {
-                // A client that has ended its side may have left.
+                // A client that has ended its side may have left, and one may wait without end for a server that has ended.
                 let limit = if self.tunnel_has_ended.get() { TUNNEL_GRACE } else { TUNNEL_IDLE_TIMEOUT };
                 late(self.since.get(), limit)
                     || self.draining_since.get().is_some_and(|since| late(since, TUNNEL_GRACE))

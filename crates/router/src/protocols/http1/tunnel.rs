@@ -13,7 +13,7 @@ use tokio::io::copy_bidirectional;
 
 /// Copies until the tunnel ends.
 pub async fn run(clock: &Clock, mut client: Watched, upstream: Upgraded) {
-    let mut upstream = TunnelServer::new(TokioIo::new(upstream));
+    let mut upstream = TunnelServer::new(TokioIo::new(upstream), || clock.tunnel_side_ended());
     tokio::select! {
         result = copy_bidirectional(&mut client, &mut upstream) => {
             if let Err(error) = result {

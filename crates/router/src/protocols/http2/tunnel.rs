@@ -2,7 +2,7 @@
 //! them.
 //!
 //! The same ends as with HTTP/1: either side ends the tunnel, no byte goes either way for long, or the connection drains.
-//! A client that has ended its side may have left: without bytes of the upstream, the tunnel ends soon.
+//! When one side has ended, the other one may have left, or wait without end: without bytes, the tunnel ends soon.
 
 use crate::protocols::connection::limits::{TUNNEL_GRACE, TUNNEL_IDLE_TIMEOUT};
 use crate::protocols::connection::priority::PriorityField;
@@ -28,7 +28,7 @@ struct StreamBytes<'c> {
     sending: SendStream<Bytes>,
     /// When bytes went either way.
     moved_at: &'c Cell<Instant>,
-    /// Whether the client has ended its side.
+    /// Whether a side has ended.
     has_ended: &'c Cell<bool>,
     connection: &'c MultiplexedClock,
     turn: SendTurn<'c>,
@@ -52,7 +52,10 @@ pub async fn run(connection: &MultiplexedClock, received: RecvStream, sending: S
         connection,
         turn,
     };
-    let mut upstream = TunnelServer::new(TokioIo::new(upstream));
+    let mut upstream = TunnelServer::new(TokioIo::new(upstream), || {
+        moved_at.set(Instant::now());
+        has_ended.set(true);
+    });
     tokio::select! {
         result = copy_bidirectional(&mut client, &mut upstream) => {
             if let Err(error) = result {
