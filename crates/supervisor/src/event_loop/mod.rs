@@ -225,7 +225,8 @@ impl Supervisor {
     }
 
     fn reopen_logs(&mut self) {
-        let has_new_log = match self.log_file.as_deref().map(logs::write_errors_to) {
+        let reopen = |path| logs::write_errors_to(path, logs::OPEN_TIMEOUT);
+        let has_new_log = match self.log_file.as_deref().map(reopen) {
             Some(Ok(())) => true,
             Some(Err(reason)) => {
                 tracing::error!("{reason}");

@@ -9,7 +9,7 @@ use crate::control::changes::warm_up::{WarmUp, WarmUpStep};
 use crate::control::processes::telemetry_files::TelemetryFiles;
 use crate::control::runtime::Runtime;
 use crate::generation::Generation;
-use crate::os::files::logs::AccessLogFile;
+use crate::os::files::logs::{self, AccessLogFile};
 use crate::os::listen::{ChosenBy, Listeners, SocketAccess};
 use crate::plan::application::Plan;
 use crate::plan::planning::{Planned, Planning};
@@ -299,7 +299,11 @@ fn open_access_log(
     let Some(wanted) = &configuration.access_log else { return Ok(None) };
     match active.access_log.as_ref().filter(|log| log.writes_to(&wanted.destination)) {
         Some(log) => Ok(Some(log.clone())),
-        None => AccessLogFile::open(&wanted.destination).map(Some),
+        None => {
+            let is_start = active.version == 0;
+            let timeout = if is_start { logs::OPEN_TIMEOUT_AT_START } else { logs::OPEN_TIMEOUT };
+            AccessLogFile::open(&wanted.destination, timeout).map(Some)
+        }
     }
 }
 

@@ -21,7 +21,9 @@ use std::time::Duration;
 
 const MODE: Mode = Mode::from_raw_mode(0o640);
 /// The longest that the supervisor waits for a file.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
+pub const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
+/// The same at its start, when nothing else waits for the supervisor, and the machine may be busy.
+pub const OPEN_TIMEOUT_AT_START: Duration = Duration::from_secs(10);
 
 /// The files to which an application writes instead of our own standard output and error.
 #[derive(Clone, Debug, Default)]
@@ -78,18 +80,18 @@ impl Outputs {
 // === impl AccessLogFile ===
 
 impl AccessLogFile {
-    /// Opens the access log.
+    /// Opens the access log. Waits no longer than `timeout` for its file system.
     ///
     /// # Errors
     /// With the path of the option, the path of the file and the reason.
-    pub fn open(destination: &LogDestination) -> Result<AccessLogFile, String> {
+    pub fn open(destination: &LogDestination, timeout: Duration) -> Result<AccessLogFile, String> {
         let file = match destination {
             LogDestination::Daemon(_) => return Ok(AccessLogFile { destination: destination.clone(), file: None }),
             LogDestination::Stdout => io::stdout()
                 .as_fd()
                 .try_clone_to_owned()
                 .map_err(|error| format!("access_log: standard output cannot be used: {}", error_text(&error)))?,
-            LogDestination::Path(path) => append_soon(path).map(OwnedFd::from).map_err(|error| {
+            LogDestination::Path(path) => append_soon(path, timeout).map(OwnedFd::from).map_err(|error| {
                 format!("access_log: {path:?} cannot be opened: {}; choose another file", explain(path, &error))
             })?,
         };
@@ -112,7 +114,7 @@ impl AccessLogFile {
         if !matches!(self.destination, LogDestination::Path(_)) {
             return false;
         }
-        match AccessLogFile::open(&self.destination) {
+        match AccessLogFile::open(&self.destination, OPEN_TIMEOUT) {
             Ok(fresh) => *self = fresh,
             Err(reason) => tracing::error!("cannot reopen the access log; the old file is still written: {reason}"),
         }
@@ -128,19 +130,20 @@ impl AccessLogFile {
     }
 }
 
-/// Makes this file our standard error, and the standard error of all children that are started later.
+/// Makes this file our standard error, and the standard error of all children that are started later. Waits no longer than
+/// `timeout` for its file system.
 ///
 /// # Errors
 /// A sentence.
-pub fn write_errors_to(path: &Path) -> Result<(), String> {
-    let redirected = append_soon(path).and_then(|file| Ok(rustix::stdio::dup2_stderr(file)?));
+pub fn write_errors_to(path: &Path, timeout: Duration) -> Result<(), String> {
+    let redirected = append_soon(path, timeout).and_then(|file| Ok(rustix::stdio::dup2_stderr(file)?));
     redirected.map_err(|error| {
         format!("the log {path:?} cannot be opened: {}; choose another with --log", explain(path, &error))
     })
 }
 
-/// Opens a file for appending, on a thread: the supervisor waits no longer than [`OPEN_TIMEOUT`] for a file system that hangs.
-fn append_soon(path: &Path) -> io::Result<File> {
+/// Opens a file for appending, on a thread: the supervisor waits no longer than this for a file system that hangs.
+fn append_soon(path: &Path, timeout: Duration) -> io::Result<File> {
     let (sender, opened) = mpsc::channel();
     let owned = path.to_owned();
     let open = move || {
@@ -148,8 +151,8 @@ fn append_soon(path: &Path) -> io::Result<File> {
         let _ = sender.send(append_to(&owned));
     };
     std::thread::Builder::new().name("open log".to_owned()).spawn(open)?;
-    let late = |_| io::Error::other(format!("no answer from its file system in {} s", OPEN_TIMEOUT.as_secs()));
-    opened.recv_timeout(OPEN_TIMEOUT).map_err(late)?
+    let late = |_| io::Error::other(format!("no answer from its file system in {} s", timeout.as_secs()));
+    opened.recv_timeout(timeout).map_err(late)?
 }
 
 /// Opens a file for appending. It never waits: not for the reader of a named pipe, and not for a modem.
@@ -193,11 +196,11 @@ mod tests {
     fn a_pipe_without_a_reader_is_an_error_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = pipe_in(folder.path());
-        let error = AccessLogFile::open(&LogDestination::Path(path.clone())).unwrap_err();
+        let error = AccessLogFile::open(&LogDestination::Path(path.clone()), OPEN_TIMEOUT).unwrap_err();
         assert!(error.contains("it is a pipe without a reader"), "{error}");
         let error = Outputs::open("shop", None, Some(&path)).unwrap_err();
         assert!(error.starts_with("applications/shop/stderr: ") && error.contains("without a reader"), "{error}");
-        assert!(write_errors_to(&path).unwrap_err().contains("without a reader"));
+        assert!(write_errors_to(&path, OPEN_TIMEOUT).unwrap_err().contains("without a reader"));
     }
 
     #[test]
@@ -220,7 +223,7 @@ mod tests {
     fn a_socket_is_named_as_the_reason() {
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
         let path = PathBuf::from(format!("/proc/self/fd/{}", socket.as_raw_fd()));
-        let error = write_errors_to(&path).unwrap_err();
+        let error = write_errors_to(&path, OPEN_TIMEOUT).unwrap_err();
         assert!(error.contains("it is a socket") && error.ends_with("choose another with --log"), "{error}");
     }
 
@@ -229,7 +232,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("logs/access.log");
         std::fs::create_dir(folder.path().join("logs")).unwrap();
-        let mut log = AccessLogFile::open(&LogDestination::Path(path.clone())).unwrap();
+        let mut log = AccessLogFile::open(&LogDestination::Path(path.clone()), OPEN_TIMEOUT).unwrap();
         let outputs = Outputs::open("shop", Some(&path), None).unwrap();
         std::fs::remove_dir_all(folder.path().join("logs")).unwrap();
         assert!(log.reopen());
@@ -257,7 +260,7 @@ mod tests {
     fn a_missing_folder_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("none/x.log");
-        let error = AccessLogFile::open(&LogDestination::Path(path.clone())).unwrap_err();
+        let error = AccessLogFile::open(&LogDestination::Path(path.clone()), OPEN_TIMEOUT).unwrap_err();
         let missing = path.parent().unwrap();
         assert!(error.contains(&format!("there is no folder {missing:?}; choose another file")), "{error}");
     }
