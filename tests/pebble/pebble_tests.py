@@ -286,8 +286,8 @@ def test_a_name_that_leads_elsewhere_is_refused(pebble, site):
     site = site(pebble)
     pebble.set_address(NAME, "127.0.0.77")
     site.set_acme(NAME, authorities=authorities(pebble), challenges=["http-01"])
-    status = wait_for(lambda: (known := site.status()[NAME]).get("last_error") and known)
-    assert "port 80 of shop.example cannot be reached" in status["last_error"], status
+    # Pebble may refuse the nonces of the first attempts, too.
+    wait_for(lambda: "port 80 of shop.example cannot be reached" in (site.status()[NAME].get("last_error") or ""), "the refusal")
     assert site.certificate(NAME) == "temporary"
     pebble.set_address(NAME, "127.0.0.1")
     site.wait_for_certificate(NAME)
