@@ -2,18 +2,22 @@
 //!
 //! A client that opens connections and sends nothing must not keep others out: one more connection closes the one that has
 //! waited for a request for longest, unless that has just begun to wait. While no connection can be closed, because all of
-//! them get answers, the next one waits in the backlog.
+//! them get answers, the next one waits in the backlog; the next answer is the last one of its connection.
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 /// The connections of a server.
 #[derive(Clone, Debug)]
 pub struct Connections {
     open: Arc<Mutex<Open>>,
+    /// A connection has ended.
+    ended: Arc<Notify>,
     max: usize,
 }
 
@@ -43,7 +47,7 @@ struct Entry {
 
 /// A client whose connection was accepted may take this long for its request, however many others there are.
 const GRACE: Duration = Duration::from_millis(100);
-/// How often it is tried again to close a connection.
+/// How often it is tried again to close a connection, while none ends.
 const PAUSE: Duration = Duration::from_millis(20);
 
 // === impl Connections ===
@@ -51,13 +55,13 @@ const PAUSE: Duration = Duration::from_millis(20);
 impl Connections {
     /// At most this number.
     pub fn new(max: usize) -> Connections {
-        Connections { open: Arc::default(), max }
+        Connections { open: Arc::default(), ended: Arc::default(), max }
     }
 
     /// Waits until there is room for another connection.
     pub async fn room(&self) {
         while !self.lock().has_room(self.max) {
-            tokio::time::sleep(PAUSE).await;
+            let _ = timeout(PAUSE, self.ended.notified()).await;
         }
     }
 
@@ -71,6 +75,10 @@ impl Connections {
         let id = open.last_id;
         let task = tokio::spawn(serve(Connection { connections: self.clone(), id })).abort_handle();
         open.entries.insert(id, Entry { task, waits_since: Some(Instant::now()) });
+    }
+
+    fn is_full(&self) -> bool {
+        self.lock().entries.len() >= self.max
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -87,6 +95,11 @@ impl Connection {
         Answering(self)
     }
 
+    /// Whether this connection must end with its answer: others may wait for its place, and it may always have another request.
+    pub fn ends(&self) -> bool {
+        self.connections.is_full()
+    }
+
     fn set_waiting(&self, waits: bool) {
         let mut open = self.connections.lock();
         if let Some(entry) = open.entries.get_mut(&self.id) {
@@ -98,6 +111,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.connections.lock().entries.remove(&self.id);
+        self.connections.ended.notify_one();
     }
 }
 
@@ -131,7 +145,6 @@ mod tests {
     use std::future::pending;
     use tokio::sync::mpsc;
     use tokio::time::error::Elapsed;
-    use tokio::time::timeout;
 
     #[test]
     fn the_connection_that_has_waited_for_longest_is_closed() {

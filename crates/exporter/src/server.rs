@@ -1,7 +1,8 @@
 //! The connections of the metrics listener: HTTP/1.1, `GET /metrics` and nothing else.
 //!
 //! An address that may not read the numbers gets 403. A connection that sends no request within ten seconds is closed;
-//! so is the one that has waited for longest, when there are more than [`MAX_CONNECTIONS`].
+//! so is the one that has waited for longest, when there are more than [`MAX_CONNECTIONS`]. While there are as many, each
+//! connection ends with its answer.
 
 use crate::connections::{Connection, Connections};
 use crate::texts::Texts;
@@ -83,7 +84,11 @@ async fn serve(stream: TcpStream, is_allowed: bool, texts: Arc<Texts>, connectio
         let (texts, connection) = (Arc::clone(&texts), Arc::clone(&connection));
         async move {
             let _answering = connection.answer();
-            Ok::<_, Infallible>(answer(&request, is_allowed, &texts).await)
+            let mut response = answer(&request, is_allowed, &texts).await;
+            if !is_allowed || connection.ends() {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response)
         }
     });
     let served = http1::Builder::new()
@@ -99,9 +104,7 @@ async fn serve(stream: TcpStream, is_allowed: bool, texts: Arc<Texts>, connectio
 
 async fn answer(request: &Request<Incoming>, is_allowed: bool, texts: &Texts) -> Response<Full<Bytes>> {
     if !is_allowed {
-        let mut response = plain(StatusCode::FORBIDDEN, "add this address to settings/metrics/allow");
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        return response;
+        return plain(StatusCode::FORBIDDEN, "add this address to settings/metrics/allow");
     }
     if request.uri().path() != "/metrics" {
         return plain(StatusCode::NOT_FOUND, "the numbers are at /metrics");
@@ -120,11 +123,11 @@ async fn answer(request: &Request<Incoming>, is_allowed: bool, texts: &Texts) ->
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
-    with_type(status, format!("{text}\n").into_bytes(), "text/plain; charset=utf-8")
+    with_type(status, format!("{text}\n").into(), "text/plain; charset=utf-8")
 }
 
-fn with_type(status: StatusCode, body: Vec<u8>, content_type: &'static str) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body.into()));
+fn with_type(status: StatusCode, body: Bytes, content_type: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response.headers_mut().insert(SERVER, HeaderValue::from_static("howdah"));

@@ -80,7 +80,7 @@ pub enum FromExporter {
 }
 
 /// The format of an exposition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Format {
     /// Prometheus' text, 0.0.4.
     Prometheus,

@@ -6,6 +6,7 @@ use howdah_exporter::connections::Connections;
 use howdah_supervisor::system_error::error_text;
 use hyper::Request;
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
@@ -15,7 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// How many connections are open. One more closes the one that has waited for a request for longest.
+/// How many connections are open. One more closes the one that has waited for a request for longest; while there are as many,
+/// each ends with its answer.
 const MAX_CONNECTIONS: usize = 64;
 /// How long a browser may take for a head, and keep an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -77,7 +79,11 @@ pub async fn serve(listener: TcpListener, service: Arc<Service>) {
                             // Without a session, a client may take long for its body.
                             let has_place = request.uri().path() != LOG_IN;
                             let _answering = has_place.then(|| connection.answer());
-                            Ok::<_, Infallible>(service.answer(request).await.into_response())
+                            let mut response = service.answer(request).await.into_response();
+                            if connection.ends() {
+                                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                            }
+                            Ok::<_, Infallible>(response)
                         }
                     });
                     let served = hyper::server::conn::http1::Builder::new()
