@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 from support.http.client import Connection
 from support.http.http3 import CONTROL, EXCESSIVE_LOAD, HEADERS, SETTINGS, Http3Connection, encode, frame, integer
@@ -16,6 +17,10 @@ LONG_HEAD = integer(HEADERS) + integer(100_000) + b"\0\0"
 
 def connect(server, **how) -> Http3Connection:
     return Http3Connection((server.host, server.port), **how)
+
+
+def resident_bytes(server) -> int:
+    return int(Path(f"/proc/{server.router().pid}/statm").read_text().split()[1]) * 4096
 
 
 def connections(server) -> int:
@@ -89,6 +94,24 @@ def test_heads_that_are_not_complete_take_limited_memory(begin):
         wait_for(lambda: client.request("/").is_over and client.request("/").heads)
     wait_for(lambda: "take too much memory: refusing another one" in server.stderr, "a line in the log")
     assert server.stderr.count("take too much memory") == 1
+
+
+def test_heads_of_responses_that_are_not_read_count_in_the_memory_of_requests(begin, folder):
+    """QUIC takes no more of them than the client's window allows; the rest waited beside it, without a limit."""
+    folder.php("heads.php", "for ($n = 0; $n < 100; $n++) { header(\"X-$n: \" . str_repeat('z', 9000)); } file_put_contents(SCRATCH . '/ran', 'x', FILE_APPEND);")
+    application = {"type": "php", "root": str(folder.root), "processes": 2}
+    routes = [{"match": {"uri": "*.php"}, "action": {"pass": "applications/app"}}, *OTHER]
+    server = begin(routes, applications={"app": application})
+    with connect(server) as client:
+        assert len(client.request("/heads.php").headers) > 100
+    before = resident_bytes(server)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(connect(server, stream_window=2000)) for _ in range(3)]
+        streams = [client.begin("/heads.php", reads=False) for client in clients for _ in range(100)]
+        wait_for(lambda: (folder.scratch / "ran").stat().st_size == 1 + len(streams), "all responses")
+        assert resident_bytes(server) < before + (64 << 20)
+        with connect(server) as other:
+            assert other.request("/").status == 200
 
 
 def test_a_client_without_room_for_goaway_does_not_keep_its_connection(begin):

@@ -1,6 +1,9 @@
 //! One request: its answer is awaited while the client may cancel it, and the response is sent as fast as the client's
 //! windows allow.
 //!
+//! The head of a response waits here, too, and counts in the memory of the connection's requests meanwhile: QUIC takes no more
+//! of it than the client's windows allow.
+//!
 //! A client that takes nothing for `send_timeout` loses the stream. A slow connection that many responses share moves each
 //! of them only now and then: while others move, a stream may wait [`PATIENCE`] times as long, and without a limit for more
 //! urgent ones.
@@ -8,6 +11,7 @@
 use crate::net::peer::Peer;
 use crate::protocols::connection::boxed::boxed;
 use crate::protocols::connection::framing::{content_length, drop_from_trailers, has_body, make_final};
+use crate::protocols::connection::heads::head_memory::headers_size;
 use crate::protocols::connection::heads::{request_head, response_head};
 use crate::protocols::connection::priority::PriorityField;
 use crate::protocols::connection::rejection::{Excess, log_closed, log_refused};
@@ -271,29 +275,32 @@ where
 
 impl Sender<'_> {
     async fn send_head(&mut self, head: Response<()>) -> Result<(), Broken> {
-        sent(self.connection, &self.place, self.stream.send_response(head)).await
+        let bytes = headers_size(head.headers());
+        sent(self.connection, &self.place, bytes, self.stream.send_response(head)).await
     }
 
     async fn send_data(&mut self, data: Bytes) -> Result<(), Broken> {
         let length = data.len();
-        sent(self.connection, &self.place, self.stream.send_data(data)).await?;
+        sent(self.connection, &self.place, 0, self.stream.send_data(data)).await?;
         self.connection.count_sent(length);
         Ok(())
     }
 
     async fn send_trailers(&mut self, trailers: HeaderMap) -> Result<(), Broken> {
-        sent(self.connection, &self.place, self.stream.send_trailers(trailers)).await
+        let bytes = headers_size(&trailers);
+        sent(self.connection, &self.place, bytes, self.stream.send_trailers(trailers)).await
     }
 
     async fn finish(&mut self) -> Result<(), Broken> {
-        sent(self.connection, &self.place, self.stream.finish()).await
+        sent(self.connection, &self.place, 0, self.stream.finish()).await
     }
 }
 
-/// Waits until QUIC has taken bytes.
+/// Waits until QUIC has taken bytes. `head_bytes` count in the memory of heads if they must wait.
 async fn sent(
     connection: &QuicClock,
     place: &Place<'_>,
+    head_bytes: usize,
     sending: impl Future<Output = Result<(), StreamError>>,
 ) -> Result<(), Broken> {
     let mut sending = pin!(sending);
@@ -307,7 +314,13 @@ async fn sent(
     let first = poll_fn(|context| Poll::Ready(Pin::new(&mut in_turn).poll(context))).await;
     let result = match first {
         Poll::Ready(result) => Some(result),
-        Poll::Pending => wait(connection, place, Pin::new(&mut in_turn)).await,
+        Poll::Pending => {
+            let Some(_held) = connection.hold_bytes(head_bytes) else {
+                tracing::debug!("a client does not take the head of a response: its stream is reset");
+                return Err(Broken::Reset(Code::H3_REQUEST_CANCELLED));
+            };
+            wait(connection, place, Pin::new(&mut in_turn)).await
+        }
     };
     match result {
         Some(Ok(())) => Ok(()),
