@@ -2,7 +2,7 @@
 //!
 //! A client that opens connections and sends nothing must not keep others out: one more connection closes the one that has
 //! waited for a request for longest, unless that has just begun to wait. While no connection can be closed, because all of
-//! them get answers, the next one waits in the backlog; the next answer is the last one of its connection.
+//! them get answers, the next one waits in the backlog; the second answer of a connection is its last one then.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -43,6 +43,7 @@ struct Entry {
     task: AbortHandle,
     /// Since when it waits for a request; `None` while it gets an answer.
     waits_since: Option<Instant>,
+    has_had_answer: bool,
 }
 
 /// A client whose connection was accepted may take this long for its request, however many others there are.
@@ -74,11 +75,7 @@ impl Connections {
         open.last_id += 1;
         let id = open.last_id;
         let task = tokio::spawn(serve(Connection { connections: self.clone(), id })).abort_handle();
-        open.entries.insert(id, Entry { task, waits_since: Some(Instant::now()) });
-    }
-
-    fn is_full(&self) -> bool {
-        self.lock().entries.len() >= self.max
+        open.entries.insert(id, Entry { task, waits_since: Some(Instant::now()), has_had_answer: false });
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -97,13 +94,16 @@ impl Connection {
 
     /// Whether this connection must end with its answer: others may wait for its place, and it may always have another request.
     pub fn ends(&self) -> bool {
-        self.connections.is_full()
+        let open = self.connections.lock();
+        open.entries.len() >= self.connections.max
+            && open.entries.get(&self.id).is_some_and(|entry| entry.has_had_answer)
     }
 
     fn set_waiting(&self, waits: bool) {
         let mut open = self.connections.lock();
         if let Some(entry) = open.entries.get_mut(&self.id) {
             entry.waits_since = waits.then(Instant::now);
+            entry.has_had_answer |= waits;
         }
     }
 }

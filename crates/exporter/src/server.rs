@@ -2,7 +2,7 @@
 //!
 //! An address that may not read the numbers gets 403. A connection that sends no request within ten seconds is closed;
 //! so is the one that has waited for longest, when there are more than [`MAX_CONNECTIONS`]. While there are as many, each
-//! connection ends with its answer.
+//! connection ends with its second answer.
 
 use crate::connections::{Connection, Connections};
 use crate::texts::Texts;

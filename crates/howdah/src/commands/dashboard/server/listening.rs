@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 /// How many connections are open. One more closes the one that has waited for a request for longest; while there are as many,
-/// each ends with its answer.
+/// each ends with its second answer.
 const MAX_CONNECTIONS: usize = 64;
 /// How long a browser may take for a head, and keep an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
