@@ -67,6 +67,11 @@ def test_clients_of_a_unix_listener_do_not_stop_others(application, run, socket_
     assert "connections are open, as many as" not in server.stderr
 
 
+VERSION = [("sec-websocket-version", "13")]
+UPGRADE = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), *VERSION]
+SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n"
+
+
 @pytest.mark.parametrize("http2", [False, True])
 def test_clients_that_leave_their_websockets_leave_no_count_behind(run, http2):
     """The server of the WebSockets does not notice that they leave, as one that hangs."""
@@ -74,26 +79,23 @@ def test_clients_that_leave_their_websockets_leave_no_count_behind(run, http2):
 
     def hang(visit) -> None:
         if visit.head():
-            visit.send(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n")
+            visit.send(SWITCHED)
             ended.wait(2 * PATIENCE)
 
-    version = [("Sec-WebSocket-Version", "13")]
     with Upstream(hang) as upstream:
         listeners = {"127.0.0.1:{port}": {"pass": "routes", "http2": True}}
         server = run({"listeners": listeners, "routes": [{"action": {"proxy": upstream.url}}]})
         active = lambda: json.loads(server.api("GET", "/status/connections/active").text)
         if http2:
             with Http2Connection((server.host, server.port)) as connection:
-                headers = [(name.lower(), value) for name, value in version]
-                stream = connection.begin("CONNECT", "/", headers, ends=False, protocol="websocket")
+                stream = connection.begin("CONNECT", "/", VERSION, ends=False, protocol="websocket")
                 connection.read_until(lambda: connection.streams[stream].heads)
                 connection.send(DataFrame(stream, flags=["END_STREAM"]))
                 wait_for(lambda: active() == 1, "the tunnel")
                 connection.read_what_is_there()
         else:
             with server.connect() as connection:
-                upgrade = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")]
-                connection.send_request("GET", "/", upgrade + version)
+                connection.send_request("GET", "/", UPGRADE)
                 assert connection.stream()[0].status == 101
                 wait_for(lambda: active() == 1, "the tunnel")
         wait_for(lambda: active() == 0, "the end of the tunnel")
@@ -105,17 +107,16 @@ def test_a_server_that_ends_its_websocket_leaves_no_count_behind(run):
 
     def leave(visit) -> None:
         if visit.head():
-            visit.send(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\nlast")
+            visit.send(SWITCHED + b"last")
 
     with Upstream(leave) as upstream:
         listeners = {"127.0.0.1:{port}": {"pass": "routes", "http2": True}}
         server = run({"listeners": listeners, "routes": [{"action": {"proxy": upstream.url}}]})
         active = lambda: json.loads(server.api("GET", "/status/connections/active").text)
-        upgrade = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")]
         with server.connect() as one, Http2Connection((server.host, server.port)) as other:
-            one.send_request("GET", "/", [*upgrade, ("Sec-WebSocket-Version", "13")])
+            one.send_request("GET", "/", UPGRADE)
             assert one.stream()[0].status == 101
-            stream = other.begin("CONNECT", "/", [("sec-websocket-version", "13")], ends=False, protocol="websocket")
+            stream = other.begin("CONNECT", "/", VERSION, ends=False, protocol="websocket")
             other.read_until(lambda: other.streams[stream].heads)
             assert active() == 2
             wait_for(lambda: active() == 0, "the end of the tunnels")

@@ -97,9 +97,10 @@ impl Texts {
 // === impl Waiting ===
 
 impl Waiting {
-    /// Whether the supervisor makes a text of this format. One that takes too long does not count.
-    fn is_made(&self, format: Format) -> bool {
-        self.making.values().any(|making| making.format == format && making.since.elapsed() < TIMEOUT)
+    /// Whether the supervisor makes a text of this format. One that takes too long is forgotten: nothing waits for it any more.
+    fn is_made(&mut self, format: Format) -> bool {
+        self.making.retain(|_, making| making.since.elapsed() < TIMEOUT);
+        self.making.values().any(|making| making.format == format)
     }
 }
 

@@ -183,8 +183,7 @@ impl Limit {
 impl Figure {
     /// The figure of a stack under a load; `None` if it was not measured.
     pub fn of(&self, runs: &[&Run], stack: &str, load: &str) -> Option<f64> {
-        let of_cell = runs.iter().filter(|run| run.stack == stack && run.load == load && counts(run));
-        let values = of_cell.map(|run| self.of_run(run));
+        let values = of_cell(runs, stack, load).map(|run| self.of_run(run));
         // A round without the figure, such as a p99 without a right response, has no place in a median.
         let values: Vec<f64> = values.flatten().collect();
         match self {
@@ -273,11 +272,15 @@ impl FromStr for Figure {
     }
 }
 
+/// The runs of a stack under a load that count.
+fn of_cell<'r>(runs: &'r [&'r Run], stack: &'r str, load: &'r str) -> impl Iterator<Item = &'r Run> {
+    runs.iter().copied().filter(move |run| run.stack == stack && run.load == load && counts(run))
+}
+
 /// The share of a stack's requests under a load that succeeded; `None` without a request.
 fn right_share(runs: &[&Run], stack: &str, load: &str) -> Option<f64> {
-    let of_cell = || runs.iter().filter(|run| run.stack == stack && run.load == load && counts(run));
-    let requests: u64 = of_cell().map(|run| run.requests).sum();
-    let right: u64 = of_cell().map(|run| run.right).sum();
+    let (right, requests) =
+        of_cell(runs, stack, load).fold((0, 0), |(right, requests), run| (right + run.right, requests + run.requests));
     (requests > 0).then(|| right as f64 / requests as f64)
 }
 
@@ -301,10 +304,8 @@ mod tests {
     use super::*;
     use crate::results::Results;
 
-    fn answer(stack: &str, figure: &str, than: &[&str], limit: Limit, grain: f64) -> Answer {
-        let results = Results::from_json(include_str!("../../testdata/results-sample.json")).unwrap();
-        let runs: Vec<_> = results.runs.iter().collect();
-        let question = Question {
+    fn question(stack: &str, figure: &str, than: &[&str], limit: Limit, grain: f64) -> Question {
+        Question {
             load: "closed-50".to_owned(),
             stack: stack.to_owned(),
             figure: figure.parse().unwrap(),
@@ -312,8 +313,15 @@ mod tests {
             than_load: None,
             limit,
             grain,
-        };
-        question.answer(&runs)
+        }
+    }
+
+    fn sample() -> Vec<Run> {
+        Results::from_json(include_str!("../../testdata/results-sample.json")).unwrap().runs
+    }
+
+    fn answer(stack: &str, figure: &str, than: &[&str], limit: Limit, grain: f64) -> Answer {
+        question(stack, figure, than, limit, grain).answer(&sample().iter().collect::<Vec<_>>())
     }
 
     #[test]
@@ -345,22 +353,13 @@ mod tests {
 
     #[test]
     fn the_times_of_a_stack_that_refuses_requests_are_no_measure() {
-        let results = Results::from_json(include_str!("../../testdata/results-sample.json")).unwrap();
         let answer = |failing: &[&str], figure: &str, than: &[&str]| {
-            let mut runs = results.runs.clone();
+            let mut runs = sample();
             for run in runs.iter_mut().filter(|run| failing.contains(&run.stack.as_str())) {
                 (run.right, run.requests) = (11, 100);
                 run.latency.percentiles.as_mut().unwrap().p90 = 0.001;
             }
-            let question = Question {
-                load: "closed-50".to_owned(),
-                stack: "howdah".to_owned(),
-                figure: figure.parse().unwrap(),
-                than: than.iter().map(|name| (*name).to_owned()).collect(),
-                than_load: None,
-                limit: Limit::AtMost(1e3),
-                grain: 0.0,
-            };
+            let question = question("howdah", figure, than, Limit::AtMost(1e3), 0.0);
             question.answer(&runs.iter().collect::<Vec<_>>())
         };
         let (fpm, both) = (["nginx-fpm-tcp"], ["nginx-fpm-tcp", "nginx-fpm"]);

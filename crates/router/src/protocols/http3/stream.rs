@@ -296,7 +296,8 @@ impl Sender<'_> {
     }
 }
 
-/// Waits until QUIC has taken bytes. `head_bytes` count in the memory of heads if they must wait.
+/// Waits until QUIC has taken bytes. `head_bytes` count in the memory of heads if they must wait; those of bodies, which have limits
+/// of their own, do not.
 async fn sent(
     connection: &QuicClock,
     place: &Place<'_>,
@@ -315,13 +316,9 @@ async fn sent(
     let result = match first {
         Poll::Ready(result) => Some(result),
         Poll::Pending => {
-            // Bytes of a body have their own limits.
-            let _held = match head_bytes {
-                0 => None,
-                _ => Some(connection.hold_bytes(head_bytes).ok_or_else(|| {
-                    tracing::debug!("a client does not take the head of a response: its stream is reset");
-                    Broken::Reset(Code::H3_REQUEST_CANCELLED)
-                })?),
+            let Some(_held) = connection.hold_bytes(head_bytes) else {
+                tracing::debug!("a client does not take the head of a response: its stream is reset");
+                return Err(Broken::Reset(Code::H3_REQUEST_CANCELLED));
             };
             wait(connection, place, Pin::new(&mut in_turn)).await
         }

@@ -90,7 +90,7 @@ impl HeadMemory {
     fn reserve(&self, bytes: usize) -> bool {
         let before = self.used.get();
         let after = before + bytes;
-        if before > 0 && after > self.most {
+        if bytes > 0 && before > 0 && after > self.most {
             return false;
         }
         let more = beyond(after) - beyond(before);
