@@ -329,3 +329,23 @@ def test_listen_threads_sets_the_number_of_router_threads(folder, threads):
         assert server.get("/file.txt").status == 200
         tasks = Path(f"/proc/{server.router().pid}/task").glob("*/comm")
         assert sum(task.read_text().startswith("event loop") for task in tasks) == threads
+
+
+def test_a_new_connection_wakes_one_thread(folder):
+    folder.write("file.txt", "a file")
+    config = {"routes": [{"action": {"share": f"{folder.root}$uri"}}], "settings": {"listen_threads": 8}}
+    with Howdah.run(config) as server:
+        tasks = Path(f"/proc/{server.router().pid}/task").iterdir()
+        loops = [task for task in tasks if (task / "comm").read_text().startswith("event loop")]
+
+        def sleeps() -> list[int]:
+            """How often each thread has gone to sleep."""
+            texts = [(loop / "status").read_text() for loop in loops]
+            return [int(text.split("\nvoluntary_ctxt_switches:")[1].split()[0]) for text in texts]
+
+        before = sleeps()
+        for _ in range(500):
+            assert server.get("/file.txt", headers={"Connection": "close"}).status == 200
+        slept = sorted(after - before for before, after in zip(before, sleeps()))
+        # Each also looks around four times a second.
+        assert sum(slept[:-1]) < 250 and slept[-1] > 50, slept

@@ -35,6 +35,7 @@ def hang(folder, run):
     config = {
         "applications": {"app": {"type": "php", "root": str(folder.root), "processes": 1}},
         "routes": [share, {"action": {"pass": "applications/app"}}],
+        "settings": {"listen_threads": 2},
     }
 
     @contextlib.contextmanager
@@ -66,6 +67,13 @@ def test_a_router_with_a_hanging_event_loop_is_replaced(hang):
         wait_for(lambda: server.titled("howdah: router") not in ([], [router]), "another one")
         assert server.get("/").text == "here" and server.api("GET", "/status").status == 200
         assert len(re.findall(r"has not answered for", server.stderr)) == 1
+
+
+def test_another_event_loop_accepts_in_place_of_one_that_hangs(hang):
+    with hang() as server:
+        router = server.router()
+        assert server.get("/").text == "here" and server.router() == router
+        server.wait_for_log_line("the thread that accepts connections hangs")
 
 
 def test_a_router_that_cannot_even_be_killed_is_given_up(folder, hang):

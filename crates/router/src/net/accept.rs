@@ -1,7 +1,8 @@
-//! Listening sockets: every thread accepts from all of them.
+//! Listening sockets: the thread whose turn it is accepts from all of them.
 //!
 //! A listener that is removed is emptied first: the clients in its backlog have been promised a connection.
 
+use crate::net::accept_turn::ThreadTurn;
 use crate::net::connection_limit::ConnectionPermit;
 use crate::net::transport::Accepted;
 use crate::net::watch::watch;
@@ -75,6 +76,8 @@ const ACCEPTED_AT_ONCE: u32 = 16;
 /// How many connections are accepted at most when the listener ends: more than its backlog has. Clients of a Unix socket
 /// could fill it again without end.
 const ACCEPTED_AT_THE_END: u32 = 1 << 16;
+/// The pause when a socket cannot be watched.
+const WATCH_AGAIN: Duration = Duration::from_secs(1);
 /// The least time between two log lines about missing descriptors.
 const LOG_PAUSE: Duration = Duration::from_secs(10);
 
@@ -83,12 +86,13 @@ thread_local! {
     static LOGGED_AT: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Begins to accept on this thread.
+/// Begins to accept on this thread, when it is its turn.
 ///
 /// # Errors
-/// When no more descriptors can be watched.
+/// When there is no descriptor for another handle of the socket.
 pub fn accept<D: 'static>(
     acceptor: &Rc<impl Acceptor>,
+    turn: ThreadTurn,
     id: u64,
     listening: &Arc<Listening>,
     tls: Option<Arc<ServerConfig>>,
@@ -96,7 +100,7 @@ pub fn accept<D: 'static>(
     let (stop, mut stopped) = oneshot::channel();
     let tls = Rc::new(RefCell::new(tls));
     let accepting = Accepting { tls: Rc::clone(&tls), stop };
-    let listening = watch(listening.try_clone()?)?;
+    let listening = Rc::new(listening.try_clone()?);
     let acceptor = Rc::clone(acceptor);
     let entrance = {
         let acceptor = Rc::clone(&acceptor);
@@ -106,38 +110,23 @@ pub fn accept<D: 'static>(
         }
     };
     spawn_essential(async move {
-        let mut when_closed = None;
-        let mut accepted_at_once = 0;
-        loop {
-            if accepted_at_once >= ACCEPTED_AT_ONCE {
-                accepted_at_once = 0;
-                yield_now().await;
+        let when_closed = loop {
+            tokio::select! {
+                biased;
+                dropped = &mut stopped => break dropped.ok(),
+                () = turn.begins() => {}
             }
             tokio::select! {
                 biased;
-                dropped = &mut stopped => {
-                    when_closed = dropped.ok();
-                    break;
-                }
-                ready = listening.readable() => match ready {
-                    Ok(mut ready) => match acceptor.permit() {
-                        None => tokio::time::sleep(PAUSE).await,
-                        permit => {
-                            if let Ok(accepted) = ready.try_io(|listening| listening.get_ref().accept()) {
-                                take(&acceptor, entrance(permit), accepted).await;
-                                accepted_at_once += 1;
-                            }
-                        }
-                    },
-                    Err(_) => break,
-                },
+                dropped = &mut stopped => break dropped.ok(),
+                () = accept_in_turn(&acceptor, &turn, &listening, &entrance) => {}
             }
-        }
+        };
         for number in 1..=ACCEPTED_AT_THE_END {
             if number.is_multiple_of(ACCEPTED_AT_ONCE) {
                 yield_now().await;
             }
-            match listening.get_ref().accept() {
+            match listening.accept() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // Missing descriptors may last: the listener's end does not wait for them.
                 Err(error) if error.kind() != io::ErrorKind::ConnectionAborted => break,
@@ -148,6 +137,44 @@ pub fn accept<D: 'static>(
         drop(when_closed);
     });
     Ok(accepting)
+}
+
+/// Accepts until the turn ends. Only a thread whose turn it is watches the socket: a new connection wakes no other one.
+async fn accept_in_turn(
+    acceptor: &Rc<impl Acceptor>,
+    turn: &ThreadTurn,
+    listening: &Rc<Listening>,
+    entrance: &impl Fn(Option<ConnectionPermit>) -> Entrance,
+) {
+    let watched = match watch(Rc::clone(listening)) {
+        Ok(watched) => watched,
+        Err(error) => {
+            tracing::error!(%error, "a thread cannot watch a listener, and tries again (see /proc/sys/fs/epoll/max_user_watches)");
+            return tokio::time::sleep(WATCH_AGAIN).await;
+        }
+    };
+    let mut accepted_at_once = 0;
+    loop {
+        if accepted_at_once >= ACCEPTED_AT_ONCE {
+            accepted_at_once = 0;
+            yield_now().await;
+        }
+        let mut ready = tokio::select! {
+            biased;
+            () = turn.ends() => return,
+            Ok(ready) = watched.readable() => ready,
+            else => return,
+        };
+        let Some(permit) = acceptor.permit() else {
+            // Each thread in its turn closes connections that wait for another request.
+            tokio::time::sleep(PAUSE / u32::try_from(turn.threads()).unwrap_or(u32::MAX)).await;
+            return turn.pass_on();
+        };
+        if let Ok(accepted) = ready.try_io(|listening| listening.get_ref().accept()) {
+            take(acceptor, entrance(Some(permit)), accepted).await;
+            accepted_at_once += 1;
+        }
+    }
 }
 
 async fn take(acceptor: &Rc<impl Acceptor>, entrance: Entrance, accepted: io::Result<Accepted>) {

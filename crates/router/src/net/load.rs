@@ -11,7 +11,6 @@ pub struct Load {
     closed: AtomicU64,
     active: AtomicU64,
     requests: AtomicU64,
-    configurations: AtomicU64,
 }
 
 /// A connection that counts as open until this is dropped.
@@ -25,16 +24,6 @@ impl Load {
     pub fn connections(&self) -> u64 {
         // The two counters are read at two moments: the difference may be off by the changes in between.
         self.accepted.load(Ordering::Relaxed).saturating_sub(self.closed.load(Ordering::Relaxed))
-    }
-
-    /// How many configurations the thread has applied. All threads apply the same ones in the same order.
-    pub fn configurations(&self) -> u64 {
-        self.configurations.load(Ordering::Acquire)
-    }
-
-    /// The thread has applied another configuration.
-    pub fn configured(&self) {
-        self.configurations.fetch_add(1, Ordering::Release);
     }
 
     /// A connection was accepted.

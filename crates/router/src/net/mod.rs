@@ -1,6 +1,6 @@
 //! The network below HTTP: listening sockets, accepted connections, TLS, and the end of a connection.
 //!
-//! - `accept`: accepts from listening sockets; `connection_limit`: while there are descriptors for more; `shortage`:
+//! - `accept`: accepts from listening sockets; `accept_turn`: on which thread; `connection_limit`: while there are descriptors for more; `shortage`:
 //!   how long there have been none
 //! - `transport`, `socket`: a connection's bytes, plain or in TLS; `collecting_socket`: sends many writes together
 //! - `peer`: the names of both ends; `front`: their description by a web server in front
@@ -9,6 +9,7 @@
 //! - `load`: how much each thread has to do; `watch`: descriptors in the event loop
 
 pub mod accept;
+pub mod accept_turn;
 pub mod collecting_socket;
 pub mod connection_limit;
 pub mod either_stream;

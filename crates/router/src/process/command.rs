@@ -2,8 +2,7 @@
 
 use crate::backends::php::WarmUpOrder;
 use crate::dispatch::Snapshot;
-use crate::net::accept::{Entrance, Listening};
-use crate::net::transport::Accepted;
+use crate::net::accept::Listening;
 use crate::process::withdrawn::Authorities;
 use crate::report::ReportOnDrop;
 use howdah_channel::WorkerId;
@@ -15,8 +14,6 @@ use std::sync::Arc;
 
 /// A command to a thread.
 pub enum ThreadCommand {
-    /// Serve this connection.
-    Serve(Accepted, Entrance),
     /// Make this configuration the active one.
     Configure(Reconfiguration),
     /// Use these TLS settings for the connections that these listeners accept from now on, with these authorities.

@@ -12,6 +12,7 @@ use crate::backends::roadrunner::RoadRunnerGeneration;
 use crate::dispatch::{Pins, Snapshot};
 use crate::file_access::{FILE_THREADS, check_standard_error, watch_mounts};
 use crate::net::accept::Listening;
+use crate::net::accept_turn::AcceptTurn;
 use crate::net::connection_limit::ConnectionLimit;
 use crate::net::load::Load;
 use crate::net::tls::{CertificatePems, OnDemandCertificates, OnDemandPems, TlsConfigs, challenges};
@@ -118,6 +119,7 @@ impl RouterProcess {
         let count = boot.threads.max(1);
         let (commands, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let loads: Arc<[Arc<Load>]> = (0..count).map(|_| Arc::new(Load::default())).collect();
+        let turn = AcceptTurn::new(count.into());
         watch_mounts()?;
         for pool in [&FILE_THREADS, &PROCESSOR_THREADS, &NAMES] {
             pool.start()?;
@@ -126,8 +128,8 @@ impl RouterProcess {
         for (index, receiver) in (0..count).zip(receivers) {
             let setup = Setup {
                 index,
-                all_threads: commands.clone(),
                 loads: Arc::clone(&loads),
+                turn: turn.of(index.into()),
                 limit: Arc::clone(&limit),
                 descriptors,
                 counters: Arc::clone(counters),

@@ -10,6 +10,7 @@ use crate::backends::php::{SWEEP, Warming};
 use crate::backends::proxy::HealthChecks;
 use crate::dispatch::View;
 use crate::net::accept::{self, Accepting, Acceptor, Entrance};
+use crate::net::accept_turn::ThreadTurn;
 use crate::net::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::net::load::Load;
 use crate::net::shortage::Shortage;
@@ -43,10 +44,10 @@ use tokio::task::{LocalSet, spawn_local};
 pub struct Setup {
     /// Its index among the threads.
     pub index: u16,
-    /// The command queues of all threads, its own included.
-    pub all_threads: Vec<mpsc::UnboundedSender<ThreadCommand>>,
     /// How much each thread has to do.
     pub loads: Arc<[Arc<Load>]>,
+    /// Whether it accepts.
+    pub turn: ThreadTurn,
     /// The limit of connections, which all threads share.
     pub limit: Arc<ConnectionLimit>,
     /// The limit of descriptors that the process has set for itself.
@@ -79,8 +80,8 @@ struct Thread {
     quic_secret: [u8; 32],
     /// Makes the event loop run another round instead of sleeping.
     stay_awake: Notify,
-    all_threads: Vec<mpsc::UnboundedSender<ThreadCommand>>,
     loads: Arc<[Arc<Load>]>,
+    turn: ThreadTurn,
     descriptors: u64,
     /// The last time that a connection could not be accepted.
     shortage: Cell<Option<Shortage>>,
@@ -137,8 +138,8 @@ async fn serve(setup: Setup) {
         authorities: RefCell::default(),
         quic_secret: setup.quic_secret,
         stay_awake: Notify::new(),
-        all_threads: setup.all_threads,
         loads: setup.loads,
+        turn: setup.turn,
         descriptors: setup.descriptors,
         shortage: Cell::new(None),
         supervisor: setup.supervisor,
@@ -153,7 +154,7 @@ async fn serve(setup: Setup) {
         thread.handle(command);
     }
     loop {
-        // Connections that another thread accepted before it received the drain, and deaths of workers, still come.
+        // Deaths of workers still come.
         tokio::select! {
             () = thread.serving.connections.all_closed(), if !thread.serving.connections.is_empty() => {}
             Some(command) = commands.recv() => thread.handle(command),
@@ -186,6 +187,12 @@ async fn sweep(thread: Rc<Thread>) {
     for round in 0_u64.. {
         ticks.tick().await;
         inject("sweep", &format!("sweep {round}"));
+        if thread.turn.check() {
+            tracing::warn!(
+                thread = thread.index,
+                "the thread that accepts connections hangs: this one accepts them from now on"
+            );
+        }
         let dispatcher = &thread.serving.dispatcher;
         dispatcher.views.sweep();
         thread.ports.sweep();
@@ -214,13 +221,8 @@ fn configure_quic(listener: &QuicListener, tls: &ServerConfig, streams: u32, ear
 // === impl Thread ===
 
 impl Thread {
-    fn spawn(&self, accepted: Accepted, entrance: Entrance) {
-        spawn_local(Rc::clone(&self.serving).serve(accepted, entrance));
-    }
-
     fn handle(self: &Rc<Self>, command: ThreadCommand) {
         match command {
-            ThreadCommand::Serve(accepted, entrance) => self.spawn(accepted, entrance),
             ThreadCommand::Configure(reconfiguration) => self.configure(&reconfiguration),
             ThreadCommand::SetTls(configs, authorities) => {
                 let accepting = self.accepting.borrow();
@@ -270,7 +272,6 @@ impl Thread {
         let old_view = serving.dispatcher.views.active();
         serving.dispatcher.views.activate(view, removed.iter().copied());
         let view = serving.dispatcher.views.active();
-        serving.load.configured();
         self.warming.borrow_mut().retain(|id, _| !snapshot.generations.values().any(|named| named.id == *id));
         let destination = snapshot.configuration.access_log.as_ref().map(|log| &log.destination);
         serving.dispatcher.access_log.borrow_mut().open(destination, snapshot.access_log.clone());
@@ -289,9 +290,9 @@ impl Thread {
             let tls = snapshot.tls.get(id).cloned();
             match accepting.get(id) {
                 Some(task) => task.set_tls(tls),
-                None => match accept::accept(self, *id, listening, tls) {
+                None => match accept::accept(self, self.turn.clone(), *id, listening, tls) {
                     Ok(task) => drop(accepting.insert(*id, task)),
-                    Err(error) => tracing::error!(%error, "a thread cannot watch a listener (see `ulimit -n`)"),
+                    Err(error) => tracing::error!(%error, "a thread cannot accept from a listener (see `ulimit -n`)"),
                 },
             }
         }
@@ -383,22 +384,9 @@ impl Acceptor for Thread {
         }
     }
 
-    /// Keeps a connection, or gives it to a thread that has clearly fewer. A thread that has not applied this thread's
-    /// configuration yet may not know the listener.
     fn take(self: &Rc<Self>, accepted: Accepted, entrance: Entrance) {
         self.shortage.set(None);
-        let load = |n: usize| self.loads[n].connections();
-        let configurations = self.serving.load.configurations();
-        let least = (0..self.loads.len())
-            .filter(|n| self.loads[*n].configurations() >= configurations)
-            .fold(self.index, |least, n| if load(n) < load(least) { n } else { least });
-        // All threads accept: a small difference is not worth waking another one.
-        if load(self.index) <= load(least) + load(least) / 4 + 8 {
-            self.spawn(accepted, entrance);
-        } else if let Err(mpsc::error::SendError(ThreadCommand::Serve(accepted, entrance))) =
-            self.all_threads[least].send(ThreadCommand::Serve(accepted, entrance))
-        {
-            self.spawn(accepted, entrance);
-        }
+        spawn_local(Rc::clone(&self.serving).serve(accepted, entrance));
+        self.turn.took_connection(&self.loads);
     }
 }

@@ -1,0 +1,316 @@
+//! The turn to accept: one thread has it at a time, so that a new connection wakes one thread, and not all that sleep.
+//! (EPOLLEXCLUSIVE of epoll_ctl(2) does the same; tokio's event loop does not set it.)
+//!
+//! A thread that has clearly more connections than another one passes the turn on to it. A thread that hangs loses it to one
+//! that does not.
+
+use crate::net::load::Load;
+use rustix::time::{ClockId, clock_gettime};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// The turn of a process.
+#[derive(Debug)]
+pub struct AcceptTurn {
+    /// The thread that accepts.
+    holder: AtomicUsize,
+    threads: Box<[ThreadState]>,
+    /// How many connections were accepted.
+    accepted: AtomicU64,
+    /// When the last round of [`ROUND`] connections ended, in microseconds from the beginning.
+    round_ended: AtomicU64,
+    pace: AtomicU8,
+    began: Instant,
+}
+
+/// A thread's view of the turn.
+#[derive(Clone, Debug)]
+pub struct ThreadTurn {
+    turn: Arc<AcceptTurn>,
+    thread: usize,
+}
+
+#[derive(Debug, Default)]
+struct ThreadState {
+    /// Wakes its tasks when it gets or loses the turn.
+    changed: Notify,
+    /// When it was last in its event loop, in milliseconds from the beginning.
+    was_seen: AtomicU64,
+    /// When its processor time was last read, in microseconds from the beginning.
+    measured_at: AtomicU64,
+    /// Its processor time then, in microseconds.
+    processor_time: AtomicU64,
+}
+
+/// How connections come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(u8)]
+enum Pace {
+    Slow,
+    /// Most are closed after one request: a thread that is woken for one costs more than it helps.
+    Fast,
+    /// The thread that accepts has no time for more of them.
+    TooFast,
+}
+
+/// The number of connections after which the pace is measured again.
+const ROUND: u64 = 64;
+/// Connections are fast if a round of them takes less time.
+const FAST_ROUND: Duration = Duration::from_millis(64);
+/// The percentage of its time that a thread works when it has none for more.
+const BUSY: u64 = 85;
+/// A thread that was not in its event loop for this long hangs.
+const HANGS: Duration = Duration::from_secs(2);
+
+/// The thread that accepts next, after `own`, with these numbers of open connections of all threads: the one with the fewest
+/// connections if it has clearly fewer, or else `own`.
+fn next_holder(own: usize, connections: impl Fn(usize) -> u64, threads: usize, pace: Pace) -> usize {
+    let least = (0..threads).fold(own, |least, n| if connections(n) < connections(least) { n } else { least });
+    let fewest = connections(least);
+    let difference = match pace {
+        Pace::Slow => 1,
+        Pace::Fast => fewest / 4 + 64,
+        Pace::TooFast => fewest / 4 + 8,
+    };
+    if connections(own) > fewest + difference { least } else { own }
+}
+
+/// The pace, if a round of connections took `round`, and the thread that accepts has worked for `worked` of the last `time`.
+fn pace_of(round: Duration, worked: Duration, time: Duration) -> Pace {
+    match () {
+        () if round >= FAST_ROUND => Pace::Slow,
+        () if worked.as_micros() * 100 > time.as_micros() * u128::from(BUSY) => Pace::TooFast,
+        () => Pace::Fast,
+    }
+}
+
+// === impl AcceptTurn ===
+
+impl AcceptTurn {
+    /// The turn of this many threads; the first one begins.
+    pub fn new(threads: usize) -> Arc<AcceptTurn> {
+        Arc::new(AcceptTurn {
+            holder: 0.into(),
+            threads: (0..threads).map(|_| ThreadState::default()).collect(),
+            accepted: 0.into(),
+            round_ended: 0.into(),
+            pace: (Pace::Slow as u8).into(),
+            began: Instant::now(),
+        })
+    }
+
+    /// The view of a thread.
+    pub fn of(self: &Arc<AcceptTurn>, thread: usize) -> ThreadTurn {
+        ThreadTurn { turn: Arc::clone(self), thread }
+    }
+
+    fn pass(&self, from: usize, to: usize) {
+        if from != to && self.holder.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            [from, to].iter().for_each(|thread| self.threads[*thread].changed.notify_waiters());
+        }
+    }
+
+    /// Counts a connection that this thread has accepted. Only the thread that accepts calls it.
+    fn count(&self, thread: usize) {
+        if !(self.accepted.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(ROUND) {
+            return;
+        }
+        let since = |last: &AtomicU64, now: Duration| {
+            now.saturating_sub(Duration::from_micros(last.swap(now.as_micros() as u64, Ordering::Relaxed)))
+        };
+        let now = self.began.elapsed();
+        let worked = clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default();
+        let state = &self.threads[thread];
+        let pace = pace_of(
+            since(&self.round_ended, now),
+            since(&state.processor_time, worked),
+            since(&state.measured_at, now),
+        );
+        self.pace.store(pace as u8, Ordering::Relaxed);
+    }
+
+    fn pace(&self) -> Pace {
+        let pace = self.pace.load(Ordering::Relaxed);
+        [Pace::Slow, Pace::Fast, Pace::TooFast].into_iter().find(|known| *known as u8 == pace).unwrap_or(Pace::Slow)
+    }
+}
+
+// === impl ThreadTurn ===
+
+impl ThreadTurn {
+    /// Whether this thread accepts.
+    pub fn is_own(&self) -> bool {
+        self.turn.holder.load(Ordering::Acquire) == self.thread
+    }
+
+    /// Waits until this thread accepts.
+    pub fn begins(&self) -> impl Future<Output = ()> {
+        self.becomes(true)
+    }
+
+    /// Waits until another thread accepts.
+    pub fn ends(&self) -> impl Future<Output = ()> {
+        self.becomes(false)
+    }
+
+    /// Passes the turn on after this thread has taken a connection, if another one has clearly fewer.
+    pub fn took_connection(&self, loads: &[Arc<Load>]) {
+        self.turn.count(self.thread);
+        let next = next_holder(self.thread, |thread| loads[thread].connections(), loads.len(), self.turn.pace());
+        self.turn.pass(self.thread, next);
+    }
+
+    /// Passes the turn on to the next thread, which may be able to do what this one is not.
+    pub fn pass_on(&self) {
+        self.turn.pass(self.thread, (self.thread + 1) % self.turn.threads.len());
+    }
+
+    /// How many threads have a turn.
+    pub fn threads(&self) -> usize {
+        self.turn.threads.len()
+    }
+
+    /// Notes that this thread is in its event loop, and takes the turn of one that hangs. Returns whether it has taken it.
+    pub fn check(&self) -> bool {
+        let now = self.turn.began.elapsed().as_millis() as u64;
+        self.turn.threads[self.thread].was_seen.store(now, Ordering::Relaxed);
+        let holder = self.turn.holder.load(Ordering::Acquire);
+        let was_seen = self.turn.threads[holder].was_seen.load(Ordering::Relaxed);
+        let hangs = now.saturating_sub(was_seen) > HANGS.as_millis() as u64;
+        if hangs {
+            self.turn.pass(holder, self.thread);
+        }
+        hangs
+    }
+
+    async fn becomes(&self, own: bool) {
+        loop {
+            // It waits before it looks: a change in between wakes it.
+            let changed = self.turn.threads[self.thread].changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            if self.is_own() == own {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::thread;
+
+    #[test]
+    fn the_turn_goes_to_a_thread_with_clearly_fewer_connections() {
+        // The connections of the threads; the one that accepts next after the first, with each pace.
+        let table: [(&[u64], [usize; 3]); _] = [
+            (&[1], [0, 0, 0]),
+            (&[1, 0], [0, 0, 0]),
+            (&[2, 0], [1, 0, 0]),
+            (&[2, 1, 0], [2, 0, 0]),
+            (&[8, 0, 0], [1, 0, 0]),
+            (&[9, 0, 0], [1, 0, 1]),
+            (&[9, 2, 1], [2, 0, 0]),
+            (&[64, 0, 0], [1, 0, 1]),
+            (&[65, 0, 0], [1, 1, 1]),
+            (&[108, 80, 90], [1, 0, 0]),
+            (&[109, 80, 90], [1, 0, 1]),
+            (&[165, 80, 90], [1, 1, 1]),
+            (&[0, 5, 5], [0, 0, 0]),
+        ];
+        for (connections, expected) in table {
+            let next = |pace| next_holder(0, |thread| connections[thread], connections.len(), pace);
+            assert_eq!([Pace::Slow, Pace::Fast, Pace::TooFast].map(next), expected, "{connections:?}");
+        }
+    }
+
+    #[test]
+    fn the_pace_is_that_of_a_round_and_of_the_thread() {
+        // Milliseconds: the round, the thread's work, the time that it took for it.
+        let table = [
+            (64, 10, 1000, Pace::Slow),
+            (64, 1000, 1000, Pace::Slow),
+            (63, 850, 1000, Pace::Fast),
+            (63, 851, 1000, Pace::TooFast),
+            (0, 0, 0, Pace::Fast),
+        ];
+        for (round, worked, time, expected) in table {
+            let [round, worked, time] = [round, worked, time].map(Duration::from_millis);
+            assert_eq!(pace_of(round, worked, time), expected, "{round:?} {worked:?} {time:?}");
+        }
+    }
+
+    #[test]
+    fn one_thread_accepts_at_a_time() {
+        let turn = AcceptTurn::new(3);
+        let threads: Vec<_> = (0..3).map(|thread| turn.of(thread)).collect();
+        let own = || threads.iter().map(ThreadTurn::is_own).collect::<Vec<_>>();
+        assert_eq!(own(), [true, false, false]);
+        threads[1].pass_on();
+        assert_eq!(own(), [true, false, false], "a thread without the turn cannot pass it on");
+        threads[0].pass_on();
+        assert_eq!(own(), [false, true, false]);
+        threads[1].pass_on();
+        threads[2].pass_on();
+        assert_eq!(own(), [true, false, false]);
+    }
+
+    #[test]
+    fn each_round_measures_the_pace() {
+        let turn = AcceptTurn::new(1);
+        let round = || (0..ROUND).for_each(|_| turn.count(0));
+        round();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(5) {}
+        round();
+        assert_ne!(turn.pace(), Pace::Slow);
+        thread::sleep(FAST_ROUND);
+        round();
+        assert_eq!(turn.pace(), Pace::Slow);
+        thread::sleep(Duration::from_millis(10));
+        round();
+        assert_eq!(turn.pace(), Pace::Fast, "it has slept");
+    }
+
+    #[test]
+    fn a_thread_that_hangs_loses_the_turn() {
+        let mut turn = AcceptTurn::new(2);
+        assert!(!turn.of(1).check() && turn.of(0).is_own());
+        Arc::get_mut(&mut turn).expect("it is the only one").began -= HANGS + Duration::from_millis(1);
+        assert!(!turn.of(0).check() && turn.of(0).is_own(), "its own view never takes it");
+        assert!(!turn.of(1).check());
+        turn.threads[0].was_seen.store(0, Ordering::Relaxed);
+        assert!(turn.of(1).check() && turn.of(1).is_own());
+    }
+
+    #[test]
+    fn the_turn_wakes_the_thread_that_gets_it() {
+        const TURNS: u64 = 8_000;
+        let turn = AcceptTurn::new(4);
+        let ready = Barrier::new(4);
+        let turns = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let (turn, ready, turns) = (turn.of(thread), &ready, &turns);
+                scope.spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+                    ready.wait();
+                    runtime.block_on(async {
+                        while turns.load(Ordering::Relaxed) < TURNS {
+                            turn.begins().await;
+                            turns.fetch_add(1, Ordering::Relaxed);
+                            turn.pass_on();
+                        }
+                    });
+                });
+            }
+        });
+        assert!(turns.load(Ordering::Relaxed) >= TURNS);
+    }
+}
