@@ -129,6 +129,22 @@ def test_a_command_sends_nothing_to_a_howdah_of_another_user(place):
         assert attacker.stdout.read() == b""
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_command_sends_nothing_to_another_user_on_the_port_of_howdah(host, place):
+    port = str(free_port())
+    (place / "new.json").write_text('{"secret": 1}')
+    with thief_at(port, user=ATTACKER) as thief:
+        process = start(place, "config", "put", str(place / "new.json"), "--control", f"{host}:{port}")
+        try:
+            wait_for(lambda: process.poll() is not None, "its end", timeout=5)
+        finally:
+            process.kill()
+        assert thief.stdout.readline() == "b''\n"
+    output = (place / "output").read_text()
+    assert process.returncode == 1 and f"nothing was sent to {host}:{port}: user id {ATTACKER} listens there" in output, output
+
+
 def test_a_backlog_that_another_user_keeps_full_stops_no_command(place):
     control = owned(place / "howdah", ATTACKER) / "control.sock"
     control.parent.chmod(0o777)
@@ -171,8 +187,13 @@ time.sleep(1000)
 # It prints the bytes of each connection.
 THIEF = """
 import os, socket, sys
-os.setuid(65534)
-with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as server:
+os.setuid(int(sys.argv[2]))
+with socket.socket() as server:
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if sys.argv[3:]:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, sys.argv[3].encode())
+    server.bind(("127.0.0.1", int(sys.argv[1])))
+    server.listen()
     print("listens", flush=True)
     while True:
         client, _ = server.accept()
@@ -182,9 +203,10 @@ with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as server:
 
 
 @contextlib.contextmanager
-def thief_at(port: str) -> Iterator[subprocess.Popen]:
-    """A server of another user."""
-    thief = subprocess.Popen([sys.executable, "-c", THIEF, port], stdout=subprocess.PIPE, text=True)
+def thief_at(port: str, *interface: str, user=65534) -> Iterator[subprocess.Popen]:
+    """A server of this user, for all interfaces or this one."""
+    command = [sys.executable, "-c", THIEF, port, str(user), *interface]
+    thief = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert thief.stdout.readline() == "listens\n"
         yield thief
@@ -194,7 +216,8 @@ def thief_at(port: str) -> Iterator[subprocess.Popen]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")
-def test_a_port_that_another_user_has_bound_gets_no_requests(run, folder):
+@pytest.mark.parametrize("interface", [[], ["lo"]], ids=["all interfaces", "lo"])
+def test_a_port_that_another_user_has_bound_gets_no_requests(interface, run, folder):
     place = folder.scratch
     command = [PYTHON, str(folder.write("server.py", SERVER)), str(place)]
     application = {"type": "http", "address": "port", "command": command, "stop_timeout": 0.5, "connect_timeout": 1}
@@ -203,7 +226,7 @@ def test_a_port_that_another_user_has_bound_gets_no_requests(run, folder):
     with ThreadPoolExecutor() as pool:
         changed = pool.submit(server.api, "PUT", "/config/applications/app", application)
         port = wait_for(lambda: (place / "port").exists() and (place / "port").read_text(), "the process")
-        with thief_at(port) as thief:
+        with thief_at(port, *interface) as thief:
             # The process is checked again and again: the other server is not taken for it.
             for _ in range(3):
                 assert thief.stdout.readline() == "b''\n"
@@ -213,7 +236,7 @@ def test_a_port_that_another_user_has_bound_gets_no_requests(run, folder):
     assert server.get("/").text == "here"
     (place / "close").touch()
     wait_for((place / "closed").exists, "the end of the listener")
-    with thief_at(port) as thief:
+    with thief_at(port, *interface) as thief:
         assert server.get("/").status == 502
         assert thief.stdout.readline() == "b''\n"
         server.wait_for_log_line("user id 65534 listens there, and not")

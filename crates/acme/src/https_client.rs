@@ -1,7 +1,8 @@
 //! HTTPS to the authorities, and to the operator's program: a connection for each request, which the server's certificate, a
 //! limit of time and a limit of bytes bound.
 //!
-//! Plain HTTP is for servers on this machine; the configuration allows it for no others. The client remembers how long
+//! Plain HTTP is for servers on this machine; the configuration allows it for no others, and an authority that is asked over HTTPS leads
+//! to none. The client remembers how long
 //! an authority wants to be left alone (`Retry-After`), because the library passes it on for some answers only.
 
 use bytes::Bytes;
@@ -28,6 +29,8 @@ use tokio_rustls::TlsConnector;
 #[derive(Clone)]
 pub struct HttpsClient {
     tls: Arc<ClientConfig>,
+    /// Whether the server is asked over HTTP.
+    is_plain: bool,
     /// The last pause that the server wanted, and when.
     retry_after: Arc<Mutex<Option<(Instant, Duration)>>>,
 }
@@ -53,9 +56,10 @@ impl HttpsClient {
     /// A sentence, when there are none.
     pub fn new(url: &str, roots: Option<&str>) -> Result<HttpsClient, String> {
         let mut store = RootCertStore::empty();
+        let is_plain = url.starts_with("http://");
         match roots {
             Some(pem) => add(&mut store, pem.as_bytes()),
-            None if url.starts_with("http://") => {}
+            None if is_plain => {}
             None => {
                 let bundle = system_authorities();
                 let bundle = bundle.map_err(|problem| format!("{problem}, or name uploaded ones in \"roots\""))?;
@@ -65,7 +69,7 @@ impl HttpsClient {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
         let tls = Arc::new(builder.with_root_certificates(store).with_no_client_auth());
-        Ok(HttpsClient { tls, retry_after: Arc::default() })
+        Ok(HttpsClient { tls, is_plain, retry_after: Arc::default() })
     }
 
     /// The pause that the authority has wanted just now, when it refused a request.
@@ -87,6 +91,9 @@ impl HttpsClient {
         let uri = request.uri().clone();
         let is_https = uri.scheme_str() != Some("http");
         let host = uri.host().ok_or("the URL has no host")?;
+        if !is_https && !self.is_plain {
+            return Err(format!("{uri} is not asked: an authority of https:// names only such addresses").into());
+        }
         let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
         let stream = connect(&name, port).await.map_err(|error| format!("cannot connect to {host}:{port}: {error}"))?;
@@ -201,6 +208,20 @@ fn advice(error: &io::Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn an_authority_of_https_leads_to_no_server_of_http() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/order", listener.local_addr().unwrap());
+        listener.set_nonblocking(true).unwrap();
+        let of_https = HttpsClient::new("https://authority.example/directory", Some("")).unwrap();
+        let refused = of_https.status(&url).await.unwrap_err().to_string();
+        assert!(refused.contains("is not asked"), "{refused}");
+        assert!(listener.accept().is_err(), "nothing was asked");
+        let of_http = HttpsClient::new("http://127.0.0.1/directory", None).unwrap();
+        let asked = tokio::time::timeout(Duration::from_millis(200), of_http.status(&url)).await;
+        assert!(asked.is_err() && listener.accept().is_ok(), "it waits for the answer");
+    }
 
     #[test]
     fn json_may_have_parameters() {

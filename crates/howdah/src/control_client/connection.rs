@@ -7,6 +7,7 @@ use clap::Args;
 use howdah_blocking_work::connect;
 use howdah_config::Endpoint;
 use howdah_protocol::sockets::refused_descriptors;
+use howdah_protocol::sockets::tcp_peer::check_listening_user;
 use howdah_supervisor::system_error::error_text;
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
@@ -128,18 +129,33 @@ impl ControlApi {
         let connected = match &self.address {
             Endpoint::Tcp(address) => {
                 let stream = TcpStream::connect(address).await.map_err(|error| self.unreachable(&error))?;
+                self.check_listener(&stream)?;
                 return self.exchange(stream, request).await;
             }
             Endpoint::Name { host, port } => {
-                return self
-                    .exchange(connect(host, *port).await.map_err(|error| self.unreachable(&error))?, request)
-                    .await;
+                let stream = connect(host, *port).await.map_err(|error| self.unreachable(&error))?;
+                self.check_listener(&stream)?;
+                return self.exchange(stream, request).await;
             }
             Endpoint::Unix(path) => connect_unix(path),
             Endpoint::Abstract(name) => connect_unix(Path::new(&format!("\0{name}"))),
         };
         let stream = connected.map_err(|error| self.unreachable(&error))?;
         self.exchange(stream, request).await
+    }
+
+    /// Checks that a port of this machine belongs to root, or to this user: another user can listen there while no howdah does, and
+    /// would get the configurations and keys that are sent.
+    fn check_listener(&self, stream: &TcpStream) -> Result<(), String> {
+        let ends = stream.peer_addr().and_then(|server| Ok((server, stream.local_addr()?)));
+        let (server, own) = ends.map_err(|error| self.unreachable(&error))?;
+        if !server.ip().is_loopback() {
+            return Ok(());
+        }
+        check_listening_user(server, own, rustix::process::geteuid().as_raw()).map_err(|error| {
+            let advice = "if that is its howdah, run this command as that user, such as with sudo -u";
+            format!("nothing was sent to {}: {error}; {advice}", self.address)
+        })
     }
 
     async fn exchange(

@@ -3,15 +3,20 @@
 //! The kernel's tables have both ends of such a connection. The peer's end has a user only while a process holds it: a
 //! connection that its process has closed counts as one of an unknown user.
 //!
+//! A client that resets its connection leaves its port to others, also while our end waits to be accepted: ask [`is_reset`]
+//! after the look-up.
+//!
 //! The kernel looks one connection up on a netlink socket (sock_diag(7)). Where it cannot, as in some sandboxes, its tables
 //! are read, which takes long if the machine has many connections: call it on a thread that may wait.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
 
 /// The type of a request for sockets of a family, and of the answer.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -21,16 +26,31 @@ const NLM_F_REQUEST: u16 = 1;
 const IPPROTO_TCP: u8 = 6;
 /// Of `struct nlmsghdr`.
 const HEADER_BYTES: usize = 16;
-/// The place of the state in an answer, and that of a listener.
+/// The place of the state in an answer.
 const STATE: usize = HEADER_BYTES + 1;
+/// States of a socket (TCP_SYN_SENT, TCP_SYN_RECV, TCP_LISTEN).
+const SYN_SENT: u8 = 2;
+const SYN_RECV: u8 = 3;
 const LISTEN: u8 = 10;
+/// The loopback interface has this number in each network namespace (LOOPBACK_IFINDEX). A socket may be bound to it
+/// (SO_BINDTODEVICE), and is not found without it.
+const LOOPBACK_INTERFACE: u32 = 1;
 /// The place of the addresses in an answer, and their length: ports, and room for IPv6.
 const ADDRESSES: std::ops::Range<usize> = HEADER_BYTES + 4..HEADER_BYTES + 4 + 36;
 /// The places of the user and the inode in an answer.
 const USER: usize = HEADER_BYTES + 64;
 const INODE: usize = HEADER_BYTES + 68;
 
-/// The user whose process holds the socket `peer` that is connected to our socket `own`.
+/// Whether a connection has come to its end. One whose peer only sends no more has not.
+pub fn is_reset(own: &impl AsFd) -> bool {
+    let mut polled = [PollFd::new(own, PollFlags::empty())];
+    // The kernel returns these in any case.
+    let ended = PollFlags::HUP | PollFlags::ERR;
+    !poll(&mut polled, Some(&Timespec::default())).is_ok_and(|_| !polled[0].revents().intersects(ended))
+}
+
+/// The user whose process holds the socket `peer` that is connected to our socket `own`, if our connection is not
+/// [reset](is_reset).
 pub fn user_of(peer: SocketAddr, own: SocketAddr) -> Option<u32> {
     look_up(peer, own).unwrap_or_else(|_| read_tables(peer, own))
 }
@@ -39,19 +59,21 @@ pub fn user_of(peer: SocketAddr, own: SocketAddr) -> Option<u32> {
 /// user may have bound the port before.
 ///
 /// # Errors
-/// With the other user. Where the kernel cannot look connections up, every user passes.
+/// With the other user, or if the kernel shows none. Where it cannot look connections up, every user passes.
 pub fn check_listening_user(server: SocketAddr, own: SocketAddr, expected: u32) -> io::Result<()> {
     // The end of a listener resets the connections in its queue. Therefore this order: a connection that was not accepted
     // after the first look-up belongs to that listener.
+    let mut is_known = false;
     for found in [look_up_listener(server), look_up(server, own)] {
-        if let Ok(Some(user)) = found
-            && user != expected
-            && user != 0
-        {
-            return Err(io::Error::other(format!("user id {user} listens there, and not {expected}")));
+        match found {
+            Ok(Some(user)) if user != expected && user != 0 => {
+                return Err(io::Error::other(format!("user id {user} listens there, and not {expected}")));
+            }
+            Ok(None) => {}
+            Ok(Some(_)) | Err(_) => is_known = true,
         }
     }
-    Ok(())
+    is_known.then_some(()).ok_or_else(|| io::Error::other("the kernel does not show which user listens there"))
 }
 
 /// Asks the kernel for this connection.
@@ -94,8 +116,8 @@ fn request(peer: SocketAddr, own: SocketAddr) -> Vec<u8> {
         address.resize(16, 0);
         body.extend(address);
     }
-    // Any interface, and no cookie.
-    body.extend(0_u32.to_ne_bytes());
+    // No cookie.
+    body.extend(LOOPBACK_INTERFACE.to_ne_bytes());
     body.extend([u8::MAX; 8]);
     let mut message = ((HEADER_BYTES + body.len()) as u32).to_ne_bytes().to_vec();
     message.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
@@ -108,10 +130,12 @@ fn request(peer: SocketAddr, own: SocketAddr) -> Vec<u8> {
 /// The user in `struct inet_diag_msg`; `None` if there is no such connection, or no process has it.
 fn user_in_answer(answer: &[u8], request: &[u8]) -> io::Result<Option<u32>> {
     let user = socket_in_answer(answer)?;
-    // Without such a connection, the kernel returns a listener.
+    // Without such a connection, the kernel returns a listener. An attempt to connect from a port that was free again is no
+    // connection of ours.
+    let is_connected = answer.get(STATE).is_some_and(|state| ![SYN_SENT, SYN_RECV].contains(state));
     let wanted = &request[ADDRESSES.start + 4..ADDRESSES.end + 4];
     let is_it = |found: &[u8]| found == wanted || found == mapped(wanted);
-    Ok(user.filter(|_| answer.get(ADDRESSES).is_some_and(is_it)))
+    Ok(user.filter(|_| is_connected && answer.get(ADDRESSES).is_some_and(is_it)))
 }
 
 /// The ports and addresses of IPv4 as those of a socket of IPv6.
@@ -153,9 +177,10 @@ fn read_tables(peer: SocketAddr, own: SocketAddr) -> Option<u32> {
 /// The user in a line: number, local and remote address, state, queues, timer, retransmissions, user, timeout, inode.
 fn user_in(line: &str, peer: SocketAddr, own: SocketAddr) -> Option<u32> {
     let fields: Vec<&str> = line.split_ascii_whitespace().take(10).collect();
-    let [_, local, remote, _, _, _, _, user, _, inode] = fields[..] else { return None };
+    let [_, local, remote, state, _, _, _, user, _, inode] = fields[..] else { return None };
+    let is_connected = u8::from_str_radix(state, 16).is_ok_and(|state| ![SYN_SENT, SYN_RECV].contains(&state));
     // A socket without a process has no inode, and user 0.
-    (inode != "0" && address(local)? == peer && address(remote)? == own).then(|| user.parse().ok())?
+    (is_connected && inode != "0" && address(local)? == peer && address(remote)? == own).then(|| user.parse().ok())?
 }
 
 /// `0100007F:1F90`: words of the address in the byte order of the machine. IPv4 in IPv6 is IPv4.
@@ -196,8 +221,9 @@ mod tests {
             }
             let other = SocketAddr::new(peer.ip(), peer.port() ^ 1);
             assert_eq!(user_of(own, other), None, "the listener is no connection");
+            assert!(!is_reset(&accepted));
             client.shutdown(std::net::Shutdown::Write).unwrap();
-            assert!(user_of(peer, own).is_some(), "it still reads");
+            assert!(user_of(peer, own).is_some() && !is_reset(&accepted), "it still reads");
             drop(client);
             assert_eq!(user_of(peer, own), None);
             assert_eq!(user_of(own, peer), Some(rustix::process::geteuid().as_raw()), "our own end");
@@ -231,6 +257,52 @@ mod tests {
     }
 
     #[test]
+    fn a_port_that_another_connection_has_taken_is_noticed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        let first = TcpStream::connect(server).unwrap();
+        let peer = first.local_addr().unwrap();
+        // It resets the connection, which waits to be accepted.
+        rustix::net::sockopt::set_socket_linger(&first, Some(std::time::Duration::ZERO)).unwrap();
+        drop(first);
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+        rustix::net::bind(&socket, &peer).unwrap();
+        rustix::net::connect(&socket, &server).unwrap();
+        let (accepted, its_peer) = listener.accept().unwrap();
+        assert_eq!(its_peer, peer);
+        assert!(user_of(peer, server).is_some(), "that of the second connection");
+        assert!(is_reset(&accepted));
+        let (accepted, _) = listener.accept().unwrap();
+        assert!(!is_reset(&accepted) && user_of(peer, server).is_some());
+    }
+
+    #[test]
+    fn a_listener_that_is_bound_to_the_interface_is_found() {
+        let us = rustix::process::geteuid().as_raw();
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        if let Err(error) = nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::BindToDevice, &"lo".into())
+        {
+            return eprintln!("this kernel does not bind to an interface: {error}");
+        }
+        rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        rustix::net::listen(&socket, 10).unwrap();
+        let listener = TcpListener::from(socket);
+        let server = listener.local_addr().unwrap();
+        let client = TcpStream::connect(server).unwrap();
+        let own = client.local_addr().unwrap();
+        if look_up(own, server).is_err() {
+            return;
+        }
+        assert_eq!(look_up_listener(server).unwrap(), Some(us));
+        let accepted = listener.accept().unwrap();
+        drop(listener);
+        assert_eq!(look_up(server, own).unwrap(), Some(us));
+        drop(accepted);
+        assert!(check_listening_user(server, own, us).is_err(), "no user is shown");
+    }
+
+    #[test]
     #[cfg(target_endian = "little")]
     fn lines_of_the_tables_are_read() {
         let peer = "127.0.0.1:40000".parse().unwrap();
@@ -246,6 +318,8 @@ mod tests {
         assert_eq!(user_in(&line(mapped.0, mapped.1, "33", "5"), peer, own), Some(33));
         assert_eq!(user_in(&line(here, there, "0", "5"), peer, own), None, "our own end");
         assert_eq!(user_in(&line(there, here, "0", "0"), peer, own), None, "closed");
+        let connecting = line(there, here, "33", "5").replace(" 01 ", " 02 ");
+        assert_eq!(user_in(&connecting, peer, own), None);
         assert_eq!(user_in("no line", peer, own), None);
     }
 }

@@ -10,6 +10,7 @@ use crate::os::tcp_peers;
 use howdah_config::{Address, Refusal};
 use howdah_metrics::exposition::format;
 use howdah_protocol::sockets::refused_descriptors::close_elsewhere;
+use howdah_protocol::sockets::tcp_peer::is_reset;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, CONNECTION, CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderValue, IF_MATCH, ORIGIN, SERVER};
@@ -166,7 +167,9 @@ fn is_trusted_user(user: u32) -> bool {
 async fn is_trusted_on_port(stream: &TcpStream, peer: SocketAddr) -> bool {
     let Ok(own) = stream.local_addr() else { return false };
     for _ in 0..LOOKUP_ATTEMPTS {
-        if let Some(user) = tcp_peers::user_of(peer, own).await {
+        let user = tcp_peers::user_of(peer, own).await;
+        // The port of a client that has closed its connection may belong to another one.
+        if let Some(user) = user.filter(|_| !is_reset(stream)) {
             return is_trusted_user(user);
         }
         if has_closed(stream) {

@@ -90,7 +90,7 @@ impl StateDirectory {
     /// A sentence, when it cannot be read.
     pub fn configuration(&self) -> Result<Option<String>, String> {
         let path = self.folder.join(CONFIGURATION);
-        match std::fs::read_to_string(&path) {
+        match trusted_path::read(&path).and_then(io::read_to_string) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("cannot read the stored configuration {path:?}: {}", error_text(&error))),
@@ -321,6 +321,22 @@ mod tests {
         }
         std::fs::remove_file(folder.path().join(CONFIGURATION)).unwrap();
         assert!(state.keep_failed().contains("cannot be kept"));
+    }
+
+    #[test]
+    fn a_named_pipe_in_the_place_of_a_configuration_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open(folder.path()).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            folder.path().join(CONFIGURATION),
+            rustix::fs::FileType::Fifo,
+            Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        let error = state.configuration().unwrap_err();
+        assert!(error.ends_with("it is not a regular file"), "{error}");
     }
 
     #[test]

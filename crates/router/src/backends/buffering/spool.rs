@@ -9,12 +9,15 @@
 //! A spool has no more than an eighth of what is free, so that it is the large ones that go to their files when there is little: many slow
 //! clients leave memory for the responses of others.
 //!
+//! Nor may one client take the disk: a file has room for no more than an eighth of what is free on its file system, and none for
+//! the last part of that, so that bodies of requests find room there, too.
+//!
 //! Writes go to the page cache. When the disk is full, a spool that is small enough keeps its bytes in memory, and has no more
 //! room until its client has taken them; in a larger one, the push fails, and so does the response.
 
 use crate::resources::counted_memory::CountedMemory;
 use bytes::Bytes;
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -55,18 +58,24 @@ struct Overflow {
     freed: u64,
     /// Whether the file system can free a part of the file.
     can_free: bool,
+    /// Whether the file has its part of the file system.
+    has_its_part: bool,
 }
 
 /// All spools of the process.
 static MEMORY_OF_ALL: AtomicUsize = AtomicUsize::new(0);
 /// The most memory of all spools, in bytes: 512 large responses whose clients are slow.
 const MOST_OF_ALL: usize = 256 * 1024 * 1024;
-/// A spool takes this part of the free memory, at most.
+/// A spool takes this part of the free memory, and of the free disk space, at most.
 const PART_OF_FREE: usize = 8;
 /// A smaller spool is not counted, and always in memory.
 const SMALL: usize = 16 * 1024;
 /// The limit for one [`Spool::take`] from the file, in bytes.
 const PORTION: usize = 128 * 1024;
+/// Spools leave this part of a file system free, or [`MOST_LEFT_FREE`].
+const PART_LEFT_FREE: u64 = 16;
+/// In bytes.
+const MOST_LEFT_FREE: u64 = 256 * 1024 * 1024;
 /// How many bytes are read from the file before their disk space is freed.
 const FREE_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -102,11 +111,16 @@ impl Spool {
 
     /// Whether more bytes should be pushed. A push beyond the limit works: the caller waits if it can.
     pub fn has_room(&self) -> bool {
-        if self.has_no_disk && !self.memory.is_empty() {
+        if self.has_no_disk && !self.memory.is_empty() || self.file.as_ref().is_some_and(|file| file.has_its_part) {
             return false;
         }
-        let on_disk = self.file.as_ref().map_or(0, |overflow| overflow.written - overflow.freed);
-        self.memory.len() as u64 + on_disk < self.limits.total
+        !self.is_at_limit()
+    }
+
+    /// Whether it has as many bytes as its limits allow in any case.
+    pub fn is_at_limit(&self) -> bool {
+        let on_disk = self.file.as_ref().map_or(0, Overflow::on_disk);
+        self.memory.len() as u64 + on_disk >= self.limits.total
     }
 
     /// Appends this number of bytes at most to the memory, while there is no file and no limit of memory is reached. `None`:
@@ -145,6 +159,7 @@ impl Spool {
         };
         overflow.file.write_all_at(bytes, overflow.written)?;
         overflow.written += bytes.len() as u64;
+        overflow.compare_with_free_space();
         Ok(())
     }
 
@@ -167,6 +182,9 @@ impl Spool {
             self.file = None;
         } else {
             overflow.free();
+            if overflow.has_its_part {
+                overflow.compare_with_free_space();
+            }
         }
         Ok(CountedMemory::count(self.all, counted_length(portion.len())).with(portion))
     }
@@ -193,6 +211,11 @@ pub fn counted(bytes: Vec<u8>) -> Bytes {
     CountedMemory::count(&MEMORY_OF_ALL, counted_length(bytes.len())).with(bytes)
 }
 
+/// How many bytes a file may have on a file system with this number of bytes, of which these are free.
+fn part_of_disk(free: u64, all: u64) -> u64 {
+    free.saturating_sub((all / PART_LEFT_FREE).min(MOST_LEFT_FREE)) / PART_OF_FREE as u64
+}
+
 fn counted_length(bytes: usize) -> usize {
     if bytes < SMALL { 0 } else { bytes }
 }
@@ -205,7 +228,19 @@ impl Overflow {
             Some(folder) => tempfile::tempfile_in(folder)?,
             None => tempfile::tempfile()?,
         };
-        Ok(Overflow { file, written: 0, read: 0, freed: 0, can_free: true })
+        Ok(Overflow { file, written: 0, read: 0, freed: 0, can_free: true, has_its_part: false })
+    }
+
+    /// How many bytes of the disk it takes.
+    fn on_disk(&self) -> u64 {
+        self.written - self.freed
+    }
+
+    fn compare_with_free_space(&mut self) {
+        self.has_its_part = fstatvfs(&self.file).is_ok_and(|system| {
+            let [free, all] = [system.f_bavail, system.f_blocks].map(|blocks| blocks.saturating_mul(system.f_frsize));
+            self.on_disk() > part_of_disk(free, all)
+        });
     }
 
     /// Frees the disk space of the bytes that have been read, if that is worth a system call. Some network file systems
@@ -299,6 +334,30 @@ mod tests {
             }
         }
         assert!(largest <= 4 * FREE_BYTES + (1 << 20), "{largest}");
+    }
+
+    #[test]
+    fn a_file_takes_a_part_of_the_free_disk() {
+        const MIB: u64 = 1 << 20;
+        // The size of the file system, what is free, and what a file may have.
+        let table = [
+            (160 * MIB, 160 * MIB, 150 * MIB / 8),
+            (160 * MIB, 18 * MIB, MIB),
+            (160 * MIB, 10 * MIB, 0),
+            (160 * MIB, MIB, 0),
+            (1 << 40, 256 * MIB, 0),
+            (1 << 40, 8448 * MIB, 1024 * MIB),
+        ];
+        for (all, free, expected) in table {
+            assert_eq!(part_of_disk(free, all), expected, "{free} of {all}");
+        }
+        let mut spool = spool(10, 1 << 30);
+        spool.push(&[7; 100]).unwrap();
+        assert!(spool.has_room());
+        spool.file.as_mut().unwrap().has_its_part = true;
+        assert!(!spool.has_room() && !spool.is_at_limit());
+        spool.take().unwrap();
+        assert!(spool.has_room());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use crate::store::state_directory::{remove_access_of_others, replace_file};
 use howdah_protocol::messages::acme::Secret;
+use howdah_protocol::trusted_path;
 use serde::{Deserialize, Serialize};
 use std::fs::DirBuilder;
 use std::io;
@@ -152,7 +153,7 @@ fn read_all(folder: &Path) -> Vec<(String, String)> {
     let read = |name: String| {
         let path = folder.join(&name);
         remove_access_of_others(&path, FILE_MODE);
-        match std::fs::read_to_string(&path) {
+        match trusted_path::read(&path).and_then(io::read_to_string) {
             Ok(text) => Some((name, text)),
             Err(error) => {
                 tracing::error!("cannot read {path:?}: {error}");

@@ -46,6 +46,8 @@ pub struct GenerationPort {
 
 /// The interval of [`GenerationPort::sweep`].
 pub const SWEEP: Duration = Duration::from_millis(250);
+/// How long a worker that runs other requests waits for the client of one, if there is little room for its response.
+const SHORT_OF_ROOM: Duration = Duration::from_millis(200);
 /// How much of a response may wait for its client; the total is what nginx allows (proxy_max_temp_file_size).
 pub(super) const SPOOL_LIMITS: SpoolLimits = SpoolLimits { memory: 512 * 1024, total: 1 << 30 };
 /// The pause between two reports to the supervisor of one overdue request.
@@ -143,7 +145,7 @@ impl GenerationPort {
     /// Takes the spooled part of the response, and lets PHP go on if the spool was full.
     pub(super) fn take(&self, running: &Rc<RunningRequest>) -> io::Result<Bytes> {
         let bytes = running.spool.borrow_mut().take().inspect_err(|error| self.disk_failed(running, error))?;
-        if running.held_back.get() && running.spool.borrow().has_room() {
+        if running.held_back.get().is_some() && running.spool.borrow().has_room() {
             running.slot().into_iter().for_each(|slot| {
                 self.service_slot(slot);
             });
@@ -262,8 +264,7 @@ impl GenerationPort {
     fn service_slot(&self, slot: u16) -> bool {
         let Some(running) = self.active.get(slot) else { return false };
         match running.advance() {
-            // A worker that runs other requests, too, must not wait for a client.
-            Ok(Moved::UnderWay) if running.held_back.get() && self.generation.is_async() => {
+            Ok(Moved::UnderWay) if self.takes_too_slowly(&running) => {
                 tracing::warn!(
                     application = self.generation.application,
                     bytes = self.spool_limits.total,
@@ -294,6 +295,13 @@ impl GenerationPort {
             }
         }
         true
+    }
+
+    /// Whether a worker that runs other requests, too, would wait for a client. If memory and disk are short, it waits for a moment:
+    /// a client that reads gets its response.
+    fn takes_too_slowly(&self, running: &RunningRequest) -> bool {
+        let Some(since) = running.held_back.get().filter(|_| self.generation.is_async()) else { return false };
+        running.spool.borrow().is_at_limit() || since.elapsed() >= SHORT_OF_ROOM
     }
 
     /// Reports a request that takes longer than `limits/timeout`: the supervisor ends it.

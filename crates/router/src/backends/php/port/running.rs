@@ -34,8 +34,8 @@ pub struct RunningRequest {
     pub(super) exchange: RefCell<Option<Exchange>>,
     pub(super) remainder: RefCell<Remainder>,
     pub(super) spool: RefCell<Spool>,
-    /// The spool is full: the response waits in its slot, and PHP with it.
-    pub(super) held_back: Cell<bool>,
+    /// Since when the spool has had no room: the response waits in its slot, and PHP with it.
+    pub(super) held_back: Cell<Option<Instant>>,
     /// The client has its status.
     pub(super) begun: Cell<bool>,
     pub(super) outcome: Cell<Outcome>,
@@ -106,8 +106,10 @@ impl RunningRequest {
         }
         let mut spool = self.spool.borrow_mut();
         // The rest of a complete response fits into the slot's ring: taking it frees the slot.
-        self.held_back.set(!done && !spool.has_room());
-        if !self.held_back.get() {
+        if !done && !spool.has_room() {
+            self.held_back.set(self.held_back.get().or_else(|| Some(Instant::now())));
+        } else {
+            self.held_back.set(None);
             receive(exchange, &mut spool)?;
         }
         if done {

@@ -78,7 +78,7 @@ pub async fn submit(
         exchange: RefCell::new(Some(exchange)),
         remainder: RefCell::new(remainder),
         spool: RefCell::new(Spool::new(port.spool_limits, spool_folder)),
-        held_back: Cell::new(false),
+        held_back: Cell::new(None),
         begun: Cell::new(false),
         outcome: Cell::new(Outcome::UnderWay),
         waker: RefCell::default(),

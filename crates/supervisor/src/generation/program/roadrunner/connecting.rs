@@ -5,6 +5,7 @@
 //! started.
 
 use crate::os::tcp_peers;
+use howdah_protocol::sockets::tcp_peer::is_reset;
 use rustix::process::{Pid, getpgid};
 use std::io;
 use std::net::TcpListener;
@@ -103,7 +104,7 @@ impl Accepting {
                     let (socket, peer) = listener.accept().await?;
                     let own = socket.local_addr()?;
                     let user = tcp_peers::user_of(peer, own).await;
-                    if user == Some(self.peer.user) {
+                    if user == Some(self.peer.user) && !is_reset(&socket) {
                         // A request is one write, and waits for no other.
                         socket.set_nodelay(true)?;
                         let socket = socket.into_std()?;
