@@ -22,6 +22,8 @@ pub struct AcceptTurn {
     accepted: AtomicU64,
     /// When the last round of [`ROUND`] connections ended, in microseconds from the beginning.
     round_ended: AtomicU64,
+    /// How many connections were open then.
+    open: AtomicU64,
     pace: AtomicU8,
     began: Instant,
 }
@@ -49,6 +51,7 @@ struct ThreadState {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(u8)]
 enum Pace {
+    /// A thread is woken for each that another one should take.
     Slow,
     /// Most are closed after one request: a thread that is woken for one costs more than it helps.
     Fast,
@@ -58,7 +61,7 @@ enum Pace {
 
 /// The number of connections after which the pace is measured again.
 const ROUND: u64 = 64;
-/// Connections are fast if a round of them takes less time.
+/// Connections are fast if a round of them takes less time, and half of them are closed meanwhile.
 const FAST_ROUND: Duration = Duration::from_millis(64);
 /// The percentage of its time that a thread works when it has none for more.
 const BUSY: u64 = 85;
@@ -71,17 +74,18 @@ fn next_holder(own: usize, connections: impl Fn(usize) -> u64, threads: usize, p
     let least = (0..threads).fold(own, |least, n| if connections(n) < connections(least) { n } else { least });
     let fewest = connections(least);
     let difference = match pace {
-        Pace::Slow => 1,
+        Pace::Slow => fewest / 16 + 1,
         Pace::Fast => fewest / 4 + 64,
         Pace::TooFast => fewest / 4 + 8,
     };
     if connections(own) > fewest + difference { least } else { own }
 }
 
-/// The pace, if a round of connections took `round`, and the thread that accepts has worked for `worked` of the last `time`.
-fn pace_of(round: Duration, worked: Duration, time: Duration) -> Pace {
+/// The pace, if a round of connections took `round`, `more` connections are open after it than before, and the thread that accepts
+/// has worked for `worked` of the last `time`.
+fn pace_of(round: Duration, more: u64, worked: Duration, time: Duration) -> Pace {
     match () {
-        () if round >= FAST_ROUND => Pace::Slow,
+        () if round >= FAST_ROUND || more > ROUND / 2 => Pace::Slow,
         () if worked.as_micros() * 100 > time.as_micros() * u128::from(BUSY) => Pace::TooFast,
         () => Pace::Fast,
     }
@@ -97,6 +101,7 @@ impl AcceptTurn {
             threads: (0..threads).map(|_| ThreadState::default()).collect(),
             accepted: 0.into(),
             round_ended: 0.into(),
+            open: 0.into(),
             pace: (Pace::Slow as u8).into(),
             began: Instant::now(),
         })
@@ -114,18 +119,21 @@ impl AcceptTurn {
     }
 
     /// Counts a connection that this thread has accepted. Only the thread that accepts calls it.
-    fn count(&self, thread: usize) {
+    fn count(&self, thread: usize, connections: impl Fn(usize) -> u64) {
         if !(self.accepted.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(ROUND) {
             return;
         }
         let since = |last: &AtomicU64, now: Duration| {
             now.saturating_sub(Duration::from_micros(last.swap(now.as_micros() as u64, Ordering::Relaxed)))
         };
+        let open: u64 = (0..self.threads.len()).map(connections).sum();
+        let more = open.saturating_sub(self.open.swap(open, Ordering::Relaxed));
         let now = self.began.elapsed();
         let worked = clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default();
         let state = &self.threads[thread];
         let pace = pace_of(
             since(&self.round_ended, now),
+            more,
             since(&state.processor_time, worked),
             since(&state.measured_at, now),
         );
@@ -158,8 +166,9 @@ impl ThreadTurn {
 
     /// Passes the turn on after this thread has taken a connection, if another one has clearly fewer.
     pub fn took_connection(&self, loads: &[Arc<Load>]) {
-        self.turn.count(self.thread);
-        let next = next_holder(self.thread, |thread| loads[thread].connections(), loads.len(), self.turn.pace());
+        let connections = |thread: usize| loads[thread].connections();
+        self.turn.count(self.thread, connections);
+        let next = next_holder(self.thread, connections, loads.len(), self.turn.pace());
         self.turn.pass(self.thread, next);
     }
 
@@ -203,6 +212,7 @@ impl ThreadTurn {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::sync::Barrier;
     use std::thread;
 
@@ -219,6 +229,8 @@ mod tests {
             (&[9, 2, 1], [2, 0, 0]),
             (&[64, 0, 0], [1, 0, 1]),
             (&[65, 0, 0], [1, 1, 1]),
+            (&[86, 80, 90], [0, 0, 0]),
+            (&[87, 80, 90], [1, 0, 0]),
             (&[108, 80, 90], [1, 0, 0]),
             (&[109, 80, 90], [1, 0, 1]),
             (&[165, 80, 90], [1, 1, 1]),
@@ -232,17 +244,18 @@ mod tests {
 
     #[test]
     fn the_pace_is_that_of_a_round_and_of_the_thread() {
-        // Milliseconds: the round, the thread's work, the time that it took for it.
+        // Milliseconds of the round, its open connections, milliseconds of the thread's work, and the time that it took for it.
         let table = [
-            (64, 10, 1000, Pace::Slow),
-            (64, 1000, 1000, Pace::Slow),
-            (63, 850, 1000, Pace::Fast),
-            (63, 851, 1000, Pace::TooFast),
-            (0, 0, 0, Pace::Fast),
+            (64, 0, 10, 1000, Pace::Slow),
+            (64, 0, 1000, 1000, Pace::Slow),
+            (63, 32, 850, 1000, Pace::Fast),
+            (63, 33, 850, 1000, Pace::Slow),
+            (63, 0, 851, 1000, Pace::TooFast),
+            (0, 0, 0, 0, Pace::Fast),
         ];
-        for (round, worked, time, expected) in table {
+        for (round, more, worked, time, expected) in table {
             let [round, worked, time] = [round, worked, time].map(Duration::from_millis);
-            assert_eq!(pace_of(round, worked, time), expected, "{round:?} {worked:?} {time:?}");
+            assert_eq!(pace_of(round, more, worked, time), expected, "{round:?} {more} {worked:?} {time:?}");
         }
     }
 
@@ -264,7 +277,8 @@ mod tests {
     #[test]
     fn each_round_measures_the_pace() {
         let turn = AcceptTurn::new(1);
-        let round = || (0..ROUND).for_each(|_| turn.count(0));
+        let open = Cell::new(0);
+        let round = || (0..ROUND).for_each(|_| turn.count(0, |_| open.get()));
         round();
         let began = Instant::now();
         while began.elapsed() < Duration::from_millis(5) {}
@@ -276,6 +290,9 @@ mod tests {
         thread::sleep(Duration::from_millis(10));
         round();
         assert_eq!(turn.pace(), Pace::Fast, "it has slept");
+        open.set(ROUND);
+        round();
+        assert_eq!(turn.pace(), Pace::Slow, "all stay open");
     }
 
     #[test]
