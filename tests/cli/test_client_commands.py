@@ -1,10 +1,12 @@
 """The commands that send requests to a running howdah, and those that help to write a configuration."""
 
+import http.server
 import json
 import os
 import pty
 import re
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -497,8 +499,10 @@ def test_another_user_gets_the_reason():
         assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_server_that_is_not_howdah_is_reported(site):
-    result = howdah("status", "--control", f"127.0.0.1:{site.server.port}")
+def test_a_server_that_is_not_howdah_is_reported():
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as server:
+        threading.Thread(target=server.handle_request).start()
+        result = howdah("status", "--control", f"127.0.0.1:{server.server_port}")
     assert result.returncode == 1 and "404" in result.stderr and "not howdah's control API" in result.stderr
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.faults.file_systems import fill, small_disk
+from support.folders import Folder
 from support.http.client import ProtocolError
 from support.machine import needs_root
 from support.processes import cpu_seconds
@@ -61,21 +62,50 @@ def test_a_full_disk_rejects_a_large_body(shop, folder, tmp_path):
         assert os.statvfs(disk).f_bfree == os.statvfs(disk).f_blocks, "nothing is left behind"
 
 
-@needs_root
-def test_a_full_disk_truncates_a_response_that_its_client_does_not_read(shop, folder, tmp_path):
+def write_large(folder: Folder) -> None:
+    """A page of 40.1 MB, whose larger part waits for the file `go`."""
     folder.php("large.php", "echo str_repeat('x', 100000); flush(); while (!file_exists(SCRATCH . '/go')) { usleep(2000); } "
                             "for ($n = 0; $n < 400; $n++) { echo str_repeat('x', 100000); }")  # fmt: skip
+
+
+@needs_root
+def test_a_response_that_its_client_does_not_read_leaves_room_on_the_disk(shop, folder, tmp_path):
+    write_large(folder)
+    with small_disk(tmp_path / "disk", "size=16m,mode=1777") as disk:
+        server = shop(config={"settings": {"http": {"body_temp_path": str(disk)}}})
+        with server.connect() as client:
+            client.send_request("GET", "/large.php")
+            _, body = client.stream()
+            size = len(next(body))
+            (folder.scratch / "go").touch()
+
+            def used() -> int:
+                state = os.statvfs(disk)
+                return (state.f_blocks - state.f_bfree) * state.f_frsize
+
+            wait_for(lambda: used() > 1_000_000, "its file")
+            time.sleep(0.5)
+            assert used() < 4_000_000
+            assert size + sum(map(len, body)) == 40_100_000, "PHP has waited for its client"
+        assert "cannot keep a response" not in server.stderr
+
+
+@needs_root
+def test_a_full_disk_truncates_a_response_that_its_client_does_not_read(shop, folder, tmp_path):
+    write_large(folder)
     with small_disk(tmp_path / "disk") as disk:
         server = shop(config={"settings": {"http": {"body_temp_path": str(disk)}}})
         with server.connect() as client:
             client.send_request("GET", "/large.php")
             _, body = client.stream()
             assert next(body), "the response has begun"
+            ballast = fill(disk)
             (folder.scratch / "go").touch()
             wait_for(lambda: "cannot keep a response" in server.stderr, "the line")
             assert server.get("/pid.php").status == 200, "its worker is free again"
             with pytest.raises((ProtocolError, ConnectionError)):
                 assert not list(body), "it ended as if it were whole"
+        ballast.unlink()
         assert os.statvfs(disk).f_bfree == os.statvfs(disk).f_blocks
 
 

@@ -260,17 +260,27 @@ mod tests {
     fn a_port_that_another_connection_has_taken_is_noticed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = listener.local_addr().unwrap();
-        let first = TcpStream::connect(server).unwrap();
-        let peer = first.local_addr().unwrap();
         // It resets the connection, which waits to be accepted.
-        rustix::net::sockopt::set_socket_linger(&first, Some(std::time::Duration::ZERO)).unwrap();
-        drop(first);
-        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        rustix::net::sockopt::set_socket_reuseaddr(&socket, true).unwrap();
-        rustix::net::bind(&socket, &peer).unwrap();
-        rustix::net::connect(&socket, &server).unwrap();
-        let (accepted, its_peer) = listener.accept().unwrap();
-        assert_eq!(its_peer, peer);
+        let reset = || {
+            let first = TcpStream::connect(server).unwrap();
+            rustix::net::sockopt::set_socket_linger(&first, Some(std::time::Duration::ZERO)).unwrap();
+            first.local_addr().unwrap()
+        };
+        let connect_from = |peer: SocketAddr| {
+            let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+            rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+            rustix::net::bind(&socket, &peer)?;
+            rustix::net::connect(&socket, &server)?;
+            Ok::<_, Errno>(socket)
+        };
+        // Another test may take the port first.
+        let attempt = || {
+            let peer = reset();
+            let (accepted, its_peer) = listener.accept().unwrap();
+            assert_eq!(its_peer, peer);
+            Some((peer, accepted, connect_from(peer).ok()?))
+        };
+        let (peer, accepted, _second) = (0..100).find_map(|_| attempt()).unwrap();
         assert!(user_of(peer, server).is_some(), "that of the second connection");
         assert!(is_reset(&accepted));
         let (accepted, _) = listener.accept().unwrap();

@@ -87,20 +87,17 @@ thread_local! {
 }
 
 /// Begins to accept on this thread, when it is its turn.
-///
-/// # Errors
-/// When there is no descriptor for another handle of the socket.
 pub fn accept<D: 'static>(
     acceptor: &Rc<impl Acceptor>,
     turn: ThreadTurn,
     id: u64,
     listening: &Arc<Listening>,
     tls: Option<Arc<ServerConfig>>,
-) -> io::Result<Accepting<D>> {
+) -> Accepting<D> {
     let (stop, mut stopped) = oneshot::channel();
     let tls = Rc::new(RefCell::new(tls));
     let accepting = Accepting { tls: Rc::clone(&tls), stop };
-    let listening = Rc::new(listening.try_clone()?);
+    let listening = Arc::clone(listening);
     let acceptor = Rc::clone(acceptor);
     let entrance = {
         let acceptor = Rc::clone(&acceptor);
@@ -136,17 +133,17 @@ pub fn accept<D: 'static>(
         drop(listening);
         drop(when_closed);
     });
-    Ok(accepting)
+    accepting
 }
 
 /// Accepts until the turn ends. Only a thread whose turn it is watches the socket: a new connection wakes no other one.
 async fn accept_in_turn(
     acceptor: &Rc<impl Acceptor>,
     turn: &ThreadTurn,
-    listening: &Rc<Listening>,
+    listening: &Arc<Listening>,
     entrance: &impl Fn(Option<ConnectionPermit>) -> Entrance,
 ) {
-    let watched = match watch(Rc::clone(listening)) {
+    let watched = match watch(Arc::clone(listening)) {
         Ok(watched) => watched,
         Err(error) => {
             tracing::error!(%error, "a thread cannot watch a listener, and tries again (see /proc/sys/fs/epoll/max_user_watches)");
@@ -240,14 +237,6 @@ impl Listening {
                 Ok(Accepted::Unix(accept_with(listener, ACCEPTED)?.into(), path.clone()))
             }
         }
-    }
-
-    /// Another handle of the same socket, for another thread.
-    fn try_clone(&self) -> io::Result<Listening> {
-        Ok(match self {
-            Listening::Tcp(listener) => Listening::Tcp(listener.try_clone()?),
-            Listening::Unix(listener, path) => Listening::Unix(listener.try_clone()?, path.clone()),
-        })
     }
 }
 

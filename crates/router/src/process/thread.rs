@@ -290,10 +290,10 @@ impl Thread {
             let tls = snapshot.tls.get(id).cloned();
             match accepting.get(id) {
                 Some(task) => task.set_tls(tls),
-                None => match accept::accept(self, self.turn.clone(), *id, listening, tls) {
-                    Ok(task) => drop(accepting.insert(*id, task)),
-                    Err(error) => tracing::error!(%error, "a thread cannot accept from a listener (see `ulimit -n`)"),
-                },
+                None => {
+                    let task = accept::accept(self, self.turn.clone(), *id, listening, tls);
+                    accepting.insert(*id, task);
+                }
             }
         }
         self.configure_quic(new);
