@@ -260,27 +260,22 @@ mod tests {
     fn a_port_that_another_connection_has_taken_is_noticed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = listener.local_addr().unwrap();
-        // It resets the connection, which waits to be accepted.
-        let reset = || {
-            let first = TcpStream::connect(server).unwrap();
-            rustix::net::sockopt::set_socket_linger(&first, Some(std::time::Duration::ZERO)).unwrap();
-            first.local_addr().unwrap()
-        };
         let connect_from = |peer: SocketAddr| {
-            let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
-            rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
-            rustix::net::bind(&socket, &peer)?;
-            rustix::net::connect(&socket, &server)?;
-            Ok::<_, Errno>(socket)
+            let flags = SocketFlags::CLOEXEC;
+            let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
+            rustix::net::sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+            rustix::net::bind(&socket, &peer).unwrap();
+            rustix::net::connect(&socket, &server).unwrap();
+            TcpStream::from(socket)
         };
-        // Another test may take the port first.
-        let attempt = || {
-            let peer = reset();
-            let (accepted, its_peer) = listener.accept().unwrap();
-            assert_eq!(its_peer, peer);
-            Some((peer, accepted, connect_from(peer).ok()?))
-        };
-        let (peer, accepted, _second) = (0..100).find_map(|_| attempt()).unwrap();
+        // No other test takes a port of this address.
+        let first = connect_from((Ipv4Addr::new(127, 11, 12, 13), 0).into());
+        let peer = first.local_addr().unwrap();
+        // It resets the connection, which waits to be accepted: tcp_disconnect.
+        rustix::net::connect_unspec(&first).unwrap();
+        let _second = connect_from(peer);
+        let (accepted, its_peer) = listener.accept().unwrap();
+        assert_eq!(its_peer, peer);
         assert!(user_of(peer, server).is_some(), "that of the second connection");
         assert!(is_reset(&accepted));
         let (accepted, _) = listener.accept().unwrap();
@@ -290,7 +285,7 @@ mod tests {
     #[test]
     fn a_listener_that_is_bound_to_the_interface_is_found() {
         let us = rustix::process::geteuid().as_raw();
-        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
         if let Err(error) = nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::BindToDevice, &"lo".into())
         {
             return eprintln!("this kernel does not bind to an interface: {error}");
