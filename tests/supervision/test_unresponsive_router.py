@@ -72,8 +72,12 @@ def test_a_router_with_a_hanging_event_loop_is_replaced(hang):
 def test_another_event_loop_accepts_in_place_of_one_that_hangs(hang):
     with hang() as server:
         router = server.router()
-        assert server.get("/").text == "here" and server.router() == router
-        server.wait_for_log_line("the thread that accepts connections hangs")
+        with contextlib.ExitStack() as stack:
+            # More than the thread that hangs has: the turn does not go back to it.
+            for _ in range(20):
+                client = stack.enter_context(server.connect())
+                assert client.request("GET", "/").text == "here"
+        assert server.router() == router
 
 
 def test_a_router_that_cannot_even_be_killed_is_given_up(folder, hang):

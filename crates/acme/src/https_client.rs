@@ -1,9 +1,9 @@
 //! HTTPS to the authorities, and to the operator's program: a connection for each request, which the server's certificate, a
 //! limit of time and a limit of bytes bound.
 //!
-//! Plain HTTP is for servers on this machine; the configuration allows it for no others, and an authority that is asked over HTTPS leads
-//! to none. The client remembers how long
-//! an authority wants to be left alone (`Retry-After`), because the library passes it on for some answers only.
+//! Plain HTTP is for servers on this machine; the configuration allows it for no others. A client of an `https://` URL sends no request
+//! to an `http://` one. The client remembers how long an authority wants to be left alone (`Retry-After`), because the library
+//! passes it on for some answers only.
 
 use bytes::Bytes;
 use howdah_blocking_work::connect;
@@ -92,7 +92,7 @@ impl HttpsClient {
         let is_https = uri.scheme_str() != Some("http");
         let host = uri.host().ok_or("the URL has no host")?;
         if !is_https && !self.is_plain {
-            return Err(format!("{uri} is not asked: an authority of https:// names only such addresses").into());
+            return Err(format!("{uri} is not asked: a server at https:// may name only such addresses").into());
         }
         let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });

@@ -164,9 +164,7 @@ impl Exchange {
     /// When the worker's position is impossible.
     pub fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, Violation> {
         let words = self.shared.view.slot(self.slot);
-        let written = words.response_written().load(Ordering::Acquire);
-        let waiting = readable(RESPONSE_RING_BYTES, written, self.response_read)
-            .map_err(|_| Violation("the length of a response is impossible"))?;
+        let waiting = self.response_waiting()?;
         if waiting > 0 {
             words.response().read(self.response_read, waiting, out);
             self.response_read += waiting as u64;
@@ -174,6 +172,16 @@ impl Exchange {
             self.wake_waiting_worker();
         }
         Ok(waiting)
+    }
+
+    /// The number of bytes that the worker has written, and that [`read`](Self::read) has not taken.
+    ///
+    /// # Errors
+    /// When the worker's position is impossible.
+    pub fn response_waiting(&self) -> Result<usize, Violation> {
+        let written = self.shared.view.slot(self.slot).response_written().load(Ordering::Acquire);
+        readable(RESPONSE_RING_BYTES, written, self.response_read)
+            .map_err(|_| Violation("the length of a response is impossible"))
     }
 
     /// The number of bytes of the request's body that have been written into the channel.

@@ -149,7 +149,7 @@ impl ControlApi {
     fn check_listener(&self, stream: &TcpStream) -> Result<(), String> {
         let ends = stream.peer_addr().and_then(|server| Ok((server, stream.local_addr()?)));
         let (server, own) = ends.map_err(|error| self.unreachable(&error))?;
-        if !server.ip().is_loopback() {
+        if !server.ip().to_canonical().is_loopback() {
             return Ok(());
         }
         check_listening_user(server, own, rustix::process::geteuid().as_raw()).map_err(|error| {

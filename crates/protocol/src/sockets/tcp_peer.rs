@@ -15,8 +15,9 @@ use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
+use std::sync::OnceLock;
 
 /// The type of a request for sockets of a family, and of the answer.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -41,12 +42,12 @@ const ADDRESSES: std::ops::Range<usize> = HEADER_BYTES + 4..HEADER_BYTES + 4 + 3
 const USER: usize = HEADER_BYTES + 64;
 const INODE: usize = HEADER_BYTES + 68;
 
-/// Whether a connection has come to its end. One whose peer only sends no more has not.
+/// Whether a connection is reset, or closed in both directions. One whose peer only sends no more is not.
 pub fn is_reset(own: &impl AsFd) -> bool {
     let mut polled = [PollFd::new(own, PollFlags::empty())];
     // The kernel returns these in any case.
     let ended = PollFlags::HUP | PollFlags::ERR;
-    !poll(&mut polled, Some(&Timespec::default())).is_ok_and(|_| !polled[0].revents().intersects(ended))
+    poll(&mut polled, Some(&Timespec::default())).map_or(true, |_| polled[0].revents().intersects(ended))
 }
 
 /// The user whose process holds the socket `peer` that is connected to our socket `own`, if our connection is not
@@ -59,7 +60,8 @@ pub fn user_of(peer: SocketAddr, own: SocketAddr) -> Option<u32> {
 /// user may have bound the port before.
 ///
 /// # Errors
-/// With the other user, or if the kernel shows none. Where it cannot look connections up, every user passes.
+/// With the other user, if the kernel shows none, or without a descriptor for the look-up. Where the kernel cannot look connections
+/// up, every user passes.
 pub fn check_listening_user(server: SocketAddr, own: SocketAddr, expected: u32) -> io::Result<()> {
     // The end of a listener resets the connections in its queue. Therefore this order: a connection that was not accepted
     // after the first look-up belongs to that listener.
@@ -69,6 +71,7 @@ pub fn check_listening_user(server: SocketAddr, own: SocketAddr, expected: u32) 
             Ok(Some(user)) if user != expected && user != 0 => {
                 return Err(io::Error::other(format!("user id {user} listens there, and not {expected}")));
             }
+            Err(error) if is_shortage(&error) => return Err(error),
             Ok(None) => {}
             Ok(Some(_)) | Err(_) => is_known = true,
         }
@@ -79,16 +82,47 @@ pub fn check_listening_user(server: SocketAddr, own: SocketAddr, expected: u32) 
 /// Asks the kernel for this connection.
 fn look_up(peer: SocketAddr, own: SocketAddr) -> io::Result<Option<u32>> {
     let request = request(peer, own);
-    user_in_answer(&ask(&request)?, &request)
+    unless_unsupported(user_in_answer(&ask(&request)?, &request)?)
 }
 
 /// Asks the kernel for the listener of this address, which may listen on all addresses.
 fn look_up_listener(server: SocketAddr) -> io::Result<Option<u32>> {
+    unless_unsupported(find_listener(server)?)
+}
+
+fn find_listener(server: SocketAddr) -> io::Result<Option<u32>> {
     let nowhere = match server.ip() {
         IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     listener_in_answer(&ask(&request(server, SocketAddr::new(nowhere, 0)))?)
+}
+
+/// A kernel without the module for TCP answers as if there were no such socket: one of ours is looked up then, once.
+fn unless_unsupported(found: Option<u32>) -> io::Result<Option<u32>> {
+    static FINDS_SOCKETS: OnceLock<bool> = OnceLock::new();
+    if found.is_some() {
+        return Ok(found);
+    }
+    let finds_sockets = match FINDS_SOCKETS.get() {
+        Some(known) => *known,
+        None => {
+            let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|own| Ok((own.local_addr()?, own)));
+            let finds = match own.and_then(|(address, _own)| find_listener(address)) {
+                Ok(user) => user.is_some(),
+                Err(error) if is_shortage(&error) => return Err(error),
+                Err(_) => false,
+            };
+            *FINDS_SOCKETS.get_or_init(|| finds)
+        }
+    };
+    if finds_sockets { Ok(None) } else { Err(io::ErrorKind::Unsupported.into()) }
+}
+
+/// Whether this look-up has failed, and others may not.
+fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN];
+    Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
 }
 
 fn ask(request: &[u8]) -> io::Result<Vec<u8>> {
@@ -204,7 +238,7 @@ fn address(text: &str) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::{TcpListener, TcpStream};
+    use std::net::TcpStream;
 
     #[test]
     fn the_user_is_known_until_the_peer_closes() {

@@ -159,8 +159,10 @@ async fn accept_in_turn(
         let mut ready = tokio::select! {
             biased;
             () = turn.ends() => return,
-            Ok(ready) = watched.readable() => ready,
-            else => return,
+            ready = watched.readable() => match ready {
+                Ok(ready) => ready,
+                Err(_) => return,
+            },
         };
         let Some(permit) = acceptor.permit() else {
             // Each thread in its turn closes connections that wait for another request.

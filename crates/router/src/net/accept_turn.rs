@@ -1,8 +1,8 @@
-//! The turn to accept: one thread has it at a time, so that a new connection wakes one thread, and not all that sleep.
+//! The turn to accept: one thread has it at a time, so that a new connection wakes only that thread.
 //! (EPOLLEXCLUSIVE of epoll_ctl(2) does the same; tokio's event loop does not set it.)
 //!
-//! A thread that has clearly more connections than another one passes the turn on to it. A thread that hangs loses it to one
-//! that does not.
+//! A thread that has clearly more connections than another one passes the turn on to it. A thread that does not come back to its
+//! event loop loses the turn to one that does, and gets it again when it is back.
 
 use crate::net::load::Load;
 use rustix::time::{ClockId, clock_gettime};
@@ -47,7 +47,7 @@ struct ThreadState {
     processor_time: AtomicU64,
 }
 
-/// How connections come.
+/// The rate of new connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(u8)]
 enum Pace {
@@ -61,15 +61,15 @@ enum Pace {
 
 /// The number of connections after which the pace is measured again.
 const ROUND: u64 = 64;
-/// Connections are fast if a round of them takes less time, and half of them are closed meanwhile.
+/// The rate is fast if a round of them takes less time, and half of them are closed meanwhile.
 const FAST_ROUND: Duration = Duration::from_millis(64);
-/// The percentage of its time that a thread works when it has none for more.
+/// The processor time of a thread, in percent, from which on it is busy.
 const BUSY: u64 = 85;
-/// A thread that was not in its event loop for this long hangs.
-const HANGS: Duration = Duration::from_secs(2);
+/// A thread that was not in its event loop for this long is stuck: each thread is there four times a second.
+const STUCK: Duration = Duration::from_millis(600);
 
 /// The thread that accepts next, after `own`, with these numbers of open connections of all threads: the one with the fewest
-/// connections if it has clearly fewer, or else `own`.
+/// connections if it has clearly fewer, or else `own`. A thread that is stuck has `u64::MAX`.
 fn next_holder(own: usize, connections: impl Fn(usize) -> u64, threads: usize, pace: Pace) -> usize {
     let least = (0..threads).fold(own, |least, n| if connections(n) < connections(least) { n } else { least });
     let fewest = connections(least);
@@ -118,8 +118,13 @@ impl AcceptTurn {
         }
     }
 
-    /// Counts a connection that this thread has accepted. Only the thread that accepts calls it.
-    fn count(&self, thread: usize, connections: impl Fn(usize) -> u64) {
+    fn is_stuck(&self, thread: usize, now: Duration) -> bool {
+        let was_seen = Duration::from_millis(self.threads[thread].was_seen.load(Ordering::Relaxed));
+        now.saturating_sub(was_seen) > STUCK
+    }
+
+    /// Counts a connection that this thread has accepted.
+    fn count(&self, thread: usize, now: Duration, connections: impl Fn(usize) -> u64) {
         if !(self.accepted.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(ROUND) {
             return;
         }
@@ -128,7 +133,6 @@ impl AcceptTurn {
         };
         let open: u64 = (0..self.threads.len()).map(connections).sum();
         let more = open.saturating_sub(self.open.swap(open, Ordering::Relaxed));
-        let now = self.began.elapsed();
         let worked = clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default();
         let state = &self.threads[thread];
         let pace = pace_of(
@@ -140,7 +144,11 @@ impl AcceptTurn {
         self.pace.store(pace as u8, Ordering::Relaxed);
     }
 
-    fn pace(&self) -> Pace {
+    /// The pace of the last round, if it has just ended.
+    fn pace(&self, now: Duration) -> Pace {
+        if now.saturating_sub(Duration::from_micros(self.round_ended.load(Ordering::Relaxed))) >= FAST_ROUND {
+            return Pace::Slow;
+        }
         let pace = self.pace.load(Ordering::Relaxed);
         [Pace::Slow, Pace::Fast, Pace::TooFast].into_iter().find(|known| *known as u8 == pace).unwrap_or(Pace::Slow)
     }
@@ -166,15 +174,21 @@ impl ThreadTurn {
 
     /// Passes the turn on after this thread has taken a connection, if another one has clearly fewer.
     pub fn took_connection(&self, loads: &[Arc<Load>]) {
+        let now = self.turn.began.elapsed();
         let connections = |thread: usize| loads[thread].connections();
-        self.turn.count(self.thread, connections);
-        let next = next_holder(self.thread, connections, loads.len(), self.turn.pace());
-        self.turn.pass(self.thread, next);
+        self.turn.count(self.thread, now, connections);
+        let is_stuck = |thread| thread != self.thread && self.turn.is_stuck(thread, now);
+        let usable = |thread| if is_stuck(thread) { u64::MAX } else { connections(thread) };
+        self.turn.pass(self.thread, next_holder(self.thread, usable, loads.len(), self.turn.pace(now)));
     }
 
     /// Passes the turn on to the next thread, which may be able to do what this one is not.
     pub fn pass_on(&self) {
-        self.turn.pass(self.thread, (self.thread + 1) % self.turn.threads.len());
+        let now = self.turn.began.elapsed();
+        let others = (1..self.threads()).map(|distance| (self.thread + distance) % self.threads());
+        if let Some(next) = others.into_iter().find(|thread| !self.turn.is_stuck(*thread, now)) {
+            self.turn.pass(self.thread, next);
+        }
     }
 
     /// How many threads have a turn.
@@ -182,17 +196,14 @@ impl ThreadTurn {
         self.turn.threads.len()
     }
 
-    /// Notes that this thread is in its event loop, and takes the turn of one that hangs. Returns whether it has taken it.
-    pub fn check(&self) -> bool {
-        let now = self.turn.began.elapsed().as_millis() as u64;
-        self.turn.threads[self.thread].was_seen.store(now, Ordering::Relaxed);
+    /// Notes that this thread is in its event loop, and takes the turn of one that is stuck. Call it four times a second.
+    pub fn check(&self) {
+        let now = self.turn.began.elapsed();
+        self.turn.threads[self.thread].was_seen.store(now.as_millis() as u64, Ordering::Relaxed);
         let holder = self.turn.holder.load(Ordering::Acquire);
-        let was_seen = self.turn.threads[holder].was_seen.load(Ordering::Relaxed);
-        let hangs = now.saturating_sub(was_seen) > HANGS.as_millis() as u64;
-        if hangs {
+        if self.turn.is_stuck(holder, now) {
             self.turn.pass(holder, self.thread);
         }
-        hangs
     }
 
     async fn becomes(&self, own: bool) {
@@ -212,7 +223,6 @@ impl ThreadTurn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
     use std::sync::Barrier;
     use std::thread;
 
@@ -235,6 +245,8 @@ mod tests {
             (&[109, 80, 90], [1, 0, 1]),
             (&[165, 80, 90], [1, 1, 1]),
             (&[0, 5, 5], [0, 0, 0]),
+            (&[200, u64::MAX, 1], [2, 2, 2]),
+            (&[200, u64::MAX, u64::MAX], [0, 0, 0]),
         ];
         for (connections, expected) in table {
             let next = |pace| next_holder(0, |thread| connections[thread], connections.len(), pace);
@@ -276,34 +288,42 @@ mod tests {
 
     #[test]
     fn each_round_measures_the_pace() {
+        const MS: Duration = Duration::from_millis(1);
         let turn = AcceptTurn::new(1);
-        let open = Cell::new(0);
-        let round = || (0..ROUND).for_each(|_| turn.count(0, |_| open.get()));
-        round();
+        let round = |now, open| {
+            (0..ROUND).for_each(|_| turn.count(0, now, |_| open));
+            turn.pace(now)
+        };
+        assert_eq!(round(1000 * MS, 0), Pace::Slow);
         let began = Instant::now();
-        while began.elapsed() < Duration::from_millis(5) {}
-        round();
-        assert_ne!(turn.pace(), Pace::Slow);
-        thread::sleep(FAST_ROUND);
-        round();
-        assert_eq!(turn.pace(), Pace::Slow);
-        thread::sleep(Duration::from_millis(10));
-        round();
-        assert_eq!(turn.pace(), Pace::Fast, "it has slept");
-        open.set(ROUND);
-        round();
-        assert_eq!(turn.pace(), Pace::Slow, "all stay open");
+        while began.elapsed() < 10 * MS {}
+        assert_eq!(round(1010 * MS, 0), Pace::TooFast, "it has worked all the time");
+        assert_eq!(round(1070 * MS, 0), Pace::Fast);
+        assert_eq!([turn.pace(1133 * MS), turn.pace(1134 * MS)], [Pace::Fast, Pace::Slow], "no connections come");
+        assert_eq!(round(1130 * MS, ROUND), Pace::Slow, "all stay open");
+        assert_eq!(round(1190 * MS, ROUND), Pace::Fast);
     }
 
     #[test]
-    fn a_thread_that_hangs_loses_the_turn() {
-        let mut turn = AcceptTurn::new(2);
-        assert!(!turn.of(1).check() && turn.of(0).is_own());
-        Arc::get_mut(&mut turn).expect("it is the only one").began -= HANGS + Duration::from_millis(1);
-        assert!(!turn.of(0).check() && turn.of(0).is_own(), "its own view never takes it");
-        assert!(!turn.of(1).check());
+    fn a_thread_that_is_stuck_has_no_turn() {
+        let mut turn = AcceptTurn::new(3);
+        turn.of(1).check();
+        assert!(turn.of(0).is_own());
+        Arc::get_mut(&mut turn).expect("it is the only one").began -= STUCK + Duration::from_millis(1);
+        turn.of(0).check();
+        assert!(turn.of(0).is_own(), "it is back");
         turn.threads[0].was_seen.store(0, Ordering::Relaxed);
-        assert!(turn.of(1).check() && turn.of(1).is_own());
+        turn.of(1).check();
+        assert!(turn.of(1).is_own());
+        // The threads that are stuck have fewer connections.
+        let loads: Vec<Arc<Load>> = (0..3).map(|_| Arc::default()).collect();
+        let _open: Vec<_> = (0..10).map(|_| loads[1].connection_began()).collect();
+        turn.of(1).took_connection(&loads);
+        turn.of(1).pass_on();
+        assert!(turn.of(1).is_own());
+        turn.of(0).check();
+        turn.of(1).pass_on();
+        assert!(turn.of(0).is_own(), "it skips the one that is stuck");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The network below HTTP: listening sockets, accepted connections, TLS, and the end of a connection.
 //!
-//! - `accept`: accepts from listening sockets; `accept_turn`: on which thread; `connection_limit`: while there are descriptors for more; `shortage`:
-//!   how long there have been none
+//! - `accept`: accepts from listening sockets; `accept_turn`: on which thread
+//! - `connection_limit`: while there are descriptors for more; `shortage`: how long there have been none
 //! - `transport`, `socket`: a connection's bytes, plain or in TLS; `collecting_socket`: sends many writes together
 //! - `peer`: the names of both ends; `front`: their description by a web server in front
 //! - `tls`: certificates, policies, handshakes

@@ -9,8 +9,8 @@
 //! A spool has no more than an eighth of what is free, so that it is the large ones that go to their files when there is little: many slow
 //! clients leave memory for the responses of others.
 //!
-//! Nor may one client take the disk: a file has room for no more than an eighth of what is free on its file system, and none for
-//! the last part of that, so that bodies of requests find room there, too.
+//! Nor may one client take the disk: if the writer can wait, a file has room for no more than an eighth of what is free on its file
+//! system, and for none of the last part, which is left to bodies of requests.
 //!
 //! Writes go to the page cache. When the disk is full, a spool that is small enough keeps its bytes in memory, and has no more
 //! room until its client has taken them; in a larger one, the push fails, and so does the response.
@@ -46,6 +46,8 @@ pub struct SpoolLimits {
     pub memory: usize,
     /// In memory and on the disk: more bytes have no room.
     pub total: u64,
+    /// Whether the writer can wait for the reader: then a file has no more than its part of the disk.
+    pub writer_waits: bool,
 }
 
 /// A file: `freed` ≤ `read` ≤ `written`, as offsets.
@@ -72,12 +74,21 @@ const PART_OF_FREE: usize = 8;
 const SMALL: usize = 16 * 1024;
 /// The limit for one [`Spool::take`] from the file, in bytes.
 const PORTION: usize = 128 * 1024;
-/// Spools leave this part of a file system free, or [`MOST_LEFT_FREE`].
+/// Spools leave this part of a file system free, and no more than [`MOST_LEFT_FREE`].
 const PART_LEFT_FREE: u64 = 16;
 /// In bytes.
 const MOST_LEFT_FREE: u64 = 256 * 1024 * 1024;
+/// A file is compared with the free space after this number of bytes.
+const COMPARE_BYTES: u64 = 1024 * 1024;
 /// How many bytes are read from the file before their disk space is freed.
 const FREE_BYTES: u64 = 8 * 1024 * 1024;
+
+// === impl SpoolLimits ===
+
+impl SpoolLimits {
+    /// The limits of a response; the total is what nginx allows (proxy_max_temp_file_size).
+    pub const RESPONSE: SpoolLimits = SpoolLimits { memory: 512 * 1024, total: 1 << 30, writer_waits: true };
+}
 
 // === impl Spool ===
 
@@ -158,8 +169,11 @@ impl Spool {
             None => self.file.insert(Overflow::new(self.folder.as_deref())?),
         };
         overflow.file.write_all_at(bytes, overflow.written)?;
+        let before = overflow.written;
         overflow.written += bytes.len() as u64;
-        overflow.compare_with_free_space();
+        if self.limits.writer_waits && before / COMPARE_BYTES != overflow.written / COMPARE_BYTES {
+            overflow.compare_with_free_space();
+        }
         Ok(())
     }
 
@@ -239,14 +253,16 @@ impl Overflow {
     fn compare_with_free_space(&mut self) {
         self.has_its_part = fstatvfs(&self.file).is_ok_and(|system| {
             let [free, all] = [system.f_bavail, system.f_blocks].map(|blocks| blocks.saturating_mul(system.f_frsize));
-            self.on_disk() > part_of_disk(free, all)
+            // Some file systems report no sizes.
+            all != 0 && self.on_disk() > part_of_disk(free, all)
         });
     }
 
     /// Frees the disk space of the bytes that have been read, if that is worth a system call. Some network file systems
     /// cannot: they free the space when the file is closed.
     fn free(&mut self) {
-        if !self.can_free || self.read - self.freed < FREE_BYTES {
+        let step = if self.has_its_part { COMPARE_BYTES } else { FREE_BYTES };
+        if !self.can_free || self.read - self.freed < step {
             return;
         }
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -263,7 +279,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     fn spool(memory: usize, total: u64) -> Spool {
-        Spool::new(SpoolLimits { memory, total }, None)
+        Spool::new(SpoolLimits { memory, total, writer_waits: true }, None)
     }
 
     #[test]
@@ -364,7 +380,7 @@ mod tests {
     fn all_spools_together_have_a_limit_of_memory() {
         static ALL: AtomicUsize = AtomicUsize::new(0);
         const MEMORY: usize = 512 * 1024;
-        let spool = || Spool::sharing(&ALL, SpoolLimits { memory: MEMORY, total: 1 << 30 }, None);
+        let spool = || Spool::sharing(&ALL, SpoolLimits { memory: MEMORY, ..SpoolLimits::RESPONSE }, None);
         let large = vec![b'x'; MEMORY];
         // The last one has just enough.
         let others = MOST_OF_ALL - (PART_OF_FREE + 3) * MEMORY;
@@ -402,7 +418,7 @@ mod tests {
     #[test]
     fn portions_of_the_file_are_small_without_memory_of_all() {
         static ALL: AtomicUsize = AtomicUsize::new(0);
-        let mut spool = Spool::sharing(&ALL, SpoolLimits { memory: 0, total: 1 << 30 }, None);
+        let mut spool = Spool::sharing(&ALL, SpoolLimits { memory: 0, ..SpoolLimits::RESPONSE }, None);
         spool.push(&vec![7; 2 * PORTION]).unwrap();
         assert_eq!(spool.take().unwrap().len(), PORTION);
         ALL.store(MOST_OF_ALL, Ordering::Relaxed);
@@ -414,7 +430,7 @@ mod tests {
     #[test]
     fn without_memory_of_all_and_without_a_disk_the_writer_waits_for_the_reader() {
         static ALL: AtomicUsize = AtomicUsize::new(MOST_OF_ALL);
-        let limits = SpoolLimits { memory: 512 * 1024, total: 1 << 30 };
+        let limits = SpoolLimits::RESPONSE;
         let mut spool = Spool::sharing(&ALL, limits, Some(Path::new("/nowhere")));
         let block = vec![7; 64 * 1024];
         for _ in 0..3 {

@@ -101,8 +101,6 @@ enum Head {
     PassedOn,
 }
 
-/// A response in a spool: 512 KiB in memory, and up to 1 GiB on the disk.
-const SPOOL_LIMITS: SpoolLimits = SpoolLimits { memory: 512 * 1024, total: 1 << 30 };
 /// How much of a body is collected before the client gets its head, as long as more can be read without waiting.
 const COLLECTED_BYTES: u64 = 64 * 1024;
 /// How many pieces of an answer are taken before other tasks of the thread have their turn.
@@ -115,7 +113,7 @@ const MAX_HEAD: usize = 64 * 1024;
 /// # Errors
 /// When there is no answer.
 pub async fn send(call: Call<'_>, request: Rc<ServerRequest>) -> Result<StartedAnswer<Bytes>, NoAnswer> {
-    let (start, started) = ServerStart::of(Answer::new(Spool::new(SPOOL_LIMITS, call.spool_folder)));
+    let (start, started) = ServerStart::of(Answer::new(Spool::new(SpoolLimits::RESPONSE, call.spool_folder)));
     let Call { generation, place, connection, running, .. } = call;
     let generation = Arc::clone(generation);
     LogContext::spawn(carry_out(generation, place, connection, running, request, start));

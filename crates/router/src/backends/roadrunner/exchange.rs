@@ -88,8 +88,6 @@ struct DiscardOnDrop {
 
 /// How many pieces of an answer are taken before other tasks of the thread have their turn.
 const PIECES_OF_TURN: usize = 128;
-/// A response in a spool: 512 KiB in memory, and up to 1 GiB on the disk.
-const SPOOL_LIMITS: SpoolLimits = SpoolLimits { memory: 512 * 1024, total: 1 << 30 };
 /// A response of a known length that is not longer is read whole before the client gets its head.
 const WHOLE_BYTES: u64 = 64 * 1024;
 /// How much of a body in a file is read at once.
@@ -109,7 +107,7 @@ pub async fn send(
     clock: &RequestClock,
     spool_folder: Option<&Path>,
 ) -> Result<StartedAnswer<ResponseContext>, NoAnswer> {
-    let (start, started) = WorkerStart::of(Answer::new(Spool::new(SPOOL_LIMITS, spool_folder)));
+    let (start, started) = WorkerStart::of(Answer::new(Spool::new(SpoolLimits::RESPONSE, spool_folder)));
     let (generation, clock) = (Arc::clone(generation), clock.clone());
     LogContext::spawn(carry_out(generation, worker, running, request, start, clock));
     // Without a sender, the task has panicked.

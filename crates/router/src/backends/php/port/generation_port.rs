@@ -48,8 +48,6 @@ pub struct GenerationPort {
 pub const SWEEP: Duration = Duration::from_millis(250);
 /// How long a worker that runs other requests waits for the client of one, if there is little room for its response.
 const SHORT_OF_ROOM: Duration = Duration::from_millis(200);
-/// How much of a response may wait for its client; the total is what nginx allows (proxy_max_temp_file_size).
-pub(super) const SPOOL_LIMITS: SpoolLimits = SpoolLimits { memory: 512 * 1024, total: 1 << 30 };
 /// The pause between two reports to the supervisor of one overdue request.
 const OVERDUE_AGAIN: Duration = Duration::from_secs(1);
 /// The advice of the log line about a slow client.
@@ -67,11 +65,11 @@ impl GenerationPort {
             application: LoggedApplication::new(generation.application.clone(), generation.log.clone()),
             script_files: ScriptFiles::below(generation.paths.rootfs()),
             wakes: Wakes::new(Arc::clone(&generation)),
+            spool_limits: SpoolLimits { writer_waits: !generation.is_async(), ..SpoolLimits::RESPONSE },
             generation,
             thread,
             active: ActiveRequests::default(),
             head: RefCell::default(),
-            spool_limits: SPOOL_LIMITS,
         }
     }
 
@@ -145,7 +143,12 @@ impl GenerationPort {
     /// Takes the spooled part of the response, and lets PHP go on if the spool was full.
     pub(super) fn take(&self, running: &Rc<RunningRequest>) -> io::Result<Bytes> {
         let bytes = running.spool.borrow_mut().take().inspect_err(|error| self.disk_failed(running, error))?;
-        if running.held_back.get().is_some() && running.spool.borrow().has_room() {
+        if running.held_back.get().is_none() {
+            return Ok(bytes);
+        }
+        // Its client reads.
+        running.held_back.set(Some(Instant::now()));
+        if running.spool.borrow().has_room() {
             running.slot().into_iter().for_each(|slot| {
                 self.service_slot(slot);
             });
@@ -267,7 +270,7 @@ impl GenerationPort {
             Ok(Moved::UnderWay) if self.takes_too_slowly(&running) => {
                 tracing::warn!(
                     application = self.generation.application,
-                    bytes = self.spool_limits.total,
+                    bytes = running.spool.borrow().len(),
                     "a client takes its response too slowly: cut off; {WRITE_LESS}"
                 );
                 self.end(slot, &running, Outcome::Failed(Failure::BadGateway));
@@ -297,8 +300,8 @@ impl GenerationPort {
         true
     }
 
-    /// Whether a worker that runs other requests, too, would wait for a client. If memory and disk are short, it waits for a moment:
-    /// a client that reads gets its response.
+    /// Whether a worker that runs other requests, too, would wait for a client. If there is no memory and no disk, it waits while the
+    /// client reads, and for [`SHORT_OF_ROOM`].
     fn takes_too_slowly(&self, running: &RunningRequest) -> bool {
         let Some(since) = running.held_back.get().filter(|_| self.generation.is_async()) else { return false };
         running.spool.borrow().is_at_limit() || since.elapsed() >= SHORT_OF_ROOM

@@ -106,11 +106,11 @@ impl RunningRequest {
         }
         let mut spool = self.spool.borrow_mut();
         // The rest of a complete response fits into the slot's ring: taking it frees the slot.
-        if !done && !spool.has_room() {
-            self.held_back.set(self.held_back.get().or_else(|| Some(Instant::now())));
-        } else {
+        if done || spool.has_room() {
             self.held_back.set(None);
             receive(exchange, &mut spool)?;
+        } else if exchange.response_waiting().map_err(Trouble::Violation)? > 0 {
+            self.held_back.set(self.held_back.get().or_else(|| Some(Instant::now())));
         }
         if done {
             return Ok(if exchange.is_abandoned() { Moved::Abandoned } else { Moved::Complete });

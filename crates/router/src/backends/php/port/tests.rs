@@ -1,6 +1,5 @@
 //! A port with a real channel. The tests drive the workers and the time.
 
-use super::generation_port::SPOOL_LIMITS;
 use super::running::Outcome;
 use super::*;
 use crate::backends::buffering::spool::SpoolLimits;
@@ -37,12 +36,12 @@ struct Setup {
 
 impl Setup {
     fn new() -> Setup {
-        Setup::with_spool(SPOOL_LIMITS)
+        Setup::with_spool(SpoolLimits::RESPONSE)
     }
 
     /// With an elastic pool.
     fn that_wants_workers() -> Setup {
-        Setup::with(SPOOL_LIMITS, Some(1))
+        Setup::with(SpoolLimits::RESPONSE, Some(1))
     }
 
     fn with_spool(spool_limits: SpoolLimits) -> Setup {
@@ -225,7 +224,7 @@ async fn a_response_that_waits_for_its_client_holds_no_slot() {
 async fn php_waits_while_the_spool_is_full_and_goes_on_when_the_client_reads() {
     const TOTAL: u64 = 256 * 1024;
     const RESPONSE: usize = 8 * 1024 * 1024;
-    let setup = Setup::with_spool(SpoolLimits { memory: 32 * 1024, total: TOTAL });
+    let setup = Setup::with_spool(SpoolLimits { memory: 32 * 1024, total: TOTAL, writer_waits: true });
     let running = setup.submit().await.unwrap();
     let worker = setup.worker(0);
     let writer = std::thread::spawn(move || {
@@ -260,7 +259,7 @@ async fn php_waits_while_the_spool_is_full_and_goes_on_when_the_client_reads() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_with_other_requests_does_not_wait_for_a_client() {
-    let setup = Setup::in_async_mode(SpoolLimits { memory: 100, total: 1000 }, QUEUE_TIMEOUT);
+    let setup = Setup::in_async_mode(SpoolLimits { memory: 100, total: 1000, writer_waits: false }, QUEUE_TIMEOUT);
     LocalSet::new()
         .run_until(async {
             let worker = setup.worker(0);
@@ -285,7 +284,7 @@ async fn a_worker_with_other_requests_does_not_wait_for_a_client() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_takes_too_long_ends_and_its_worker_goes_on() {
-    let setup = Setup::in_async_mode(SPOOL_LIMITS, A_SECOND);
+    let setup = Setup::in_async_mode(SpoolLimits::RESPONSE, A_SECOND);
     LocalSet::new()
         .run_until(async {
             let worker = setup.worker(0);
@@ -312,7 +311,7 @@ async fn a_request_that_takes_too_long_ends_and_its_worker_goes_on() {
 
 #[tokio::test]
 async fn an_abandoned_request_is_answered_500() {
-    let setup = Setup::in_async_mode(SPOOL_LIMITS, QUEUE_TIMEOUT);
+    let setup = Setup::in_async_mode(SpoolLimits::RESPONSE, QUEUE_TIMEOUT);
     LocalSet::new()
         .run_until(async {
             let running = setup.submit().await.unwrap();

@@ -104,7 +104,11 @@ impl Accepting {
                     let (socket, peer) = listener.accept().await?;
                     let own = socket.local_addr()?;
                     let user = tcp_peers::user_of(peer, own).await;
-                    if user == Some(self.peer.user) && !is_reset(&socket) {
+                    if is_reset(&socket) {
+                        // It may have been anyone's: its port may belong to another one.
+                        continue;
+                    }
+                    if user == Some(self.peer.user) {
                         // A request is one write, and waits for no other.
                         socket.set_nodelay(true)?;
                         let socket = socket.into_std()?;
