@@ -91,6 +91,11 @@ fn pace_of(round: Duration, more: u64, worked: Duration, time: Duration) -> Pace
     }
 }
 
+/// The processor time of the calling thread.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
+}
+
 // === impl AcceptTurn ===
 
 impl AcceptTurn {
@@ -123,8 +128,14 @@ impl AcceptTurn {
         now.saturating_sub(was_seen) > STUCK
     }
 
-    /// Counts a connection that this thread has accepted.
-    fn count(&self, thread: usize, now: Duration, connections: impl Fn(usize) -> u64) {
+    /// Counts a connection that this thread has accepted. `worked` is the thread's processor time; it is read once each round.
+    fn count(
+        &self,
+        thread: usize,
+        now: Duration,
+        worked: impl FnOnce() -> Duration,
+        connections: impl Fn(usize) -> u64,
+    ) {
         if !(self.accepted.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(ROUND) {
             return;
         }
@@ -133,12 +144,11 @@ impl AcceptTurn {
         };
         let open: u64 = (0..self.threads.len()).map(connections).sum();
         let more = open.saturating_sub(self.open.swap(open, Ordering::Relaxed));
-        let worked = clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default();
         let state = &self.threads[thread];
         let pace = pace_of(
             since(&self.round_ended, now),
             more,
-            since(&state.processor_time, worked),
+            since(&state.processor_time, worked()),
             since(&state.measured_at, now),
         );
         self.pace.store(pace as u8, Ordering::Relaxed);
@@ -176,7 +186,7 @@ impl ThreadTurn {
     pub fn took_connection(&self, loads: &[Arc<Load>]) {
         let now = self.turn.began.elapsed();
         let connections = |thread: usize| loads[thread].connections();
-        self.turn.count(self.thread, now, connections);
+        self.turn.count(self.thread, now, processor_time, connections);
         let is_stuck = |thread| thread != self.thread && self.turn.is_stuck(thread, now);
         let usable = |thread| if is_stuck(thread) { u64::MAX } else { connections(thread) };
         self.turn.pass(self.thread, next_holder(self.thread, usable, loads.len(), self.turn.pace(now)));
@@ -290,18 +300,16 @@ mod tests {
     fn each_round_measures_the_pace() {
         const MS: Duration = Duration::from_millis(1);
         let turn = AcceptTurn::new(1);
-        let round = |now, open| {
-            (0..ROUND).for_each(|_| turn.count(0, now, |_| open));
+        let round = |now, worked, open| {
+            (0..ROUND).for_each(|_| turn.count(0, now, || worked, |_| open));
             turn.pace(now)
         };
-        assert_eq!(round(1000 * MS, 0), Pace::Slow);
-        let began = Instant::now();
-        while began.elapsed() < 10 * MS {}
-        assert_eq!(round(1010 * MS, 0), Pace::TooFast, "it has worked all the time");
-        assert_eq!(round(1070 * MS, 0), Pace::Fast);
+        assert_eq!(round(1000 * MS, 100 * MS, 0), Pace::Slow);
+        assert_eq!(round(1010 * MS, 110 * MS, 0), Pace::TooFast, "it has worked all the time");
+        assert_eq!(round(1070 * MS, 160 * MS, 0), Pace::Fast);
         assert_eq!([turn.pace(1133 * MS), turn.pace(1134 * MS)], [Pace::Fast, Pace::Slow], "no connections come");
-        assert_eq!(round(1130 * MS, ROUND), Pace::Slow, "all stay open");
-        assert_eq!(round(1190 * MS, ROUND), Pace::Fast);
+        assert_eq!(round(1130 * MS, 160 * MS, ROUND), Pace::Slow, "all stay open");
+        assert_eq!(round(1190 * MS, 160 * MS, ROUND), Pace::Fast);
     }
 
     #[test]

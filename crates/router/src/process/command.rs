@@ -3,7 +3,7 @@
 use crate::backends::php::WarmUpOrder;
 use crate::dispatch::Snapshot;
 use crate::net::accept::Listening;
-use crate::process::withdrawn::Authorities;
+use crate::process::access_change::Authorities;
 use crate::report::ReportOnDrop;
 use howdah_channel::WorkerId;
 use rustls::ServerConfig;

@@ -3,9 +3,10 @@
 //! - `router_process`: the control thread, which passes the supervisor's messages on as a `command` to each thread
 //! - `generations`: those that it knows; `prepared`: a configuration that was checked
 //! - `thread`: an event loop, with its listeners and its `ports` to generations
-//! - `serving`: the life of a connection, among the open `connections` of its thread; `client`: its beginning; `withdrawn`:
+//! - `serving`: the life of a connection, among the open `connections` of its thread; `client`: its beginning; `access_change`:
 //!   changes that end it
 
+mod access_change;
 mod client;
 mod command;
 mod connections;
@@ -15,7 +16,6 @@ mod prepared;
 mod router_process;
 mod serving;
 mod thread;
-mod withdrawn;
 
 use std::process::ExitCode;
 

@@ -16,12 +16,12 @@ use crate::net::load::Load;
 use crate::net::shortage::Shortage;
 use crate::net::tls::OnDemandCertificates;
 use crate::net::transport::Accepted;
+use crate::process::access_change::{
+    Authorities, has_new_authorities, has_new_web_servers, has_other_authorities, has_other_protocol,
+};
 use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::ports::Ports;
 use crate::process::serving::Serving;
-use crate::process::withdrawn::{
-    Authorities, has_new_authorities, has_new_web_servers, has_other_authorities, has_other_protocol,
-};
 use crate::protocols::http3::listener::QuicListener;
 use crate::report::{ReportOnDrop, SupervisorLink, count_lost_lines, count_with, inject, spawn_essential};
 use howdah_channel::Counters;
