@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lib.lab import BENCH, executable
@@ -19,8 +19,8 @@ TOOLS = {"wrk": "", "ab": "-new"}
 class Race:
     question: str
     labs: tuple[str, ...]
-    # The stacks without --servers; None: all of the lab.
-    stacks: tuple[str, ...] | None = None
+    # The stacks of a lab without --servers, if they are not all of it.
+    stacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     has_grid: bool = True
 
     def help(self) -> str:
@@ -55,7 +55,7 @@ class Race:
     def _run(self, lab, loads, options) -> bool:
         out = RESULTS / lab
         command = [str(executable()), "lab", "run", str(BENCH / f"{lab}.lab.json"), "--out", str(out), "--loads", ",".join(loads)]
-        stacks = options.servers or self.stacks
+        stacks = options.servers or self.stacks.get(lab)
         if stacks:
             here = [_name(stack) for stack in _content(lab)["stacks"]]
             command += ["--stacks", ",".join(name for name in stacks if name in here)]
@@ -106,7 +106,7 @@ class Race:
 RACES = {
     "compare": Race("Is howdah faster than nginx + PHP-FPM, and does it fail less?", ("compare", "session")),
     "cost": Race("What does a request cost in CPU, switches and system calls, in the front and in PHP's processes?",
-                 ("cost", "symfony"), stacks=("howdah", "nginx-fpm", "unit")),
+                 ("cost", "symfony"), stacks={"cost": ("howdah", "nginx-fpm", "unit")}),
     "async_mode": Race("Does async mode with two processes answer as many waiting requests as worker mode with any number?", ("async",)),
     "overload": Race("How much of three times the capacity is answered, how fast, and how is the rest rejected?", ("overload",), has_grid=False),
     "overload_closed": Race("Who is answered when up to 3,000 clients come again at once?", ("overload-closed",)),

@@ -21,9 +21,9 @@ def bench(examples, tmp_path):
     shutil.copytree(BENCH, tmp_path / "bench", ignore=shutil.ignore_patterns("results", "__pycache__"))
     readable(tmp_path / "bench")
 
-    def run(*arguments) -> subprocess.CompletedProcess:
+    def run(*arguments, executable=EXECUTABLE) -> subprocess.CompletedProcess:
         command = [tmp_path / "bench/howdah-bench", *arguments]
-        environment = {**os.environ, "HOWDAH": str(EXECUTABLE)}
+        environment = {**os.environ, "HOWDAH": str(executable)}
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200)
 
     return run
@@ -46,6 +46,12 @@ def test_a_race_chooses_from_its_lab_file(bench, tmp_path):
     assert any("× nginx-fpm" in line for line in done.stdout.splitlines()), done.stdout
     assert "invalid choice" in bench("compares").stderr
     assert "'helo' is unknown" in bench("compare", "--pages", "helo").stderr
+
+
+def test_a_race_without_a_choice_has_the_servers_of_its_bars(bench):
+    done = bench("cost", "--loads", "hello-20,symfony-20", executable="/bin/true")
+    cost, symfony = [line for line in done.stdout.splitlines() if line.startswith("$ ")]
+    assert "--stacks howdah,nginx-fpm,unit" in cost and "--stacks" not in symfony, done.stdout
 
 
 def test_a_probe_starts_a_stack_of_the_lab(bench):
