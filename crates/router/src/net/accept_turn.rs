@@ -281,9 +281,16 @@ mod tests {
         }
     }
 
+    /// A turn whose threads are never stuck, however slow the machine is.
+    fn turn_of(threads: usize) -> Arc<AcceptTurn> {
+        let turn = AcceptTurn::new(threads);
+        turn.threads.iter().for_each(|thread| thread.was_seen.store(u64::MAX, Ordering::Relaxed));
+        turn
+    }
+
     #[test]
     fn one_thread_accepts_at_a_time() {
-        let turn = AcceptTurn::new(3);
+        let turn = turn_of(3);
         let threads: Vec<_> = (0..3).map(|thread| turn.of(thread)).collect();
         let own = || threads.iter().map(ThreadTurn::is_own).collect::<Vec<_>>();
         assert_eq!(own(), [true, false, false]);
@@ -314,9 +321,10 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_stuck_has_no_turn() {
-        let mut turn = AcceptTurn::new(3);
+        let mut turn = turn_of(3);
         turn.of(1).check();
         assert!(turn.of(0).is_own());
+        [0, 2].iter().for_each(|thread| turn.threads[*thread].was_seen.store(0, Ordering::Relaxed));
         Arc::get_mut(&mut turn).expect("it is the only one").began -= STUCK + Duration::from_millis(1);
         turn.of(0).check();
         assert!(turn.of(0).is_own(), "it is back");
@@ -337,7 +345,7 @@ mod tests {
     #[test]
     fn the_turn_wakes_the_thread_that_gets_it() {
         const TURNS: u64 = 8_000;
-        let turn = AcceptTurn::new(4);
+        let turn = turn_of(4);
         let ready = Barrier::new(4);
         let turns = AtomicU64::new(0);
         thread::scope(|scope| {
