@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from support.faults.file_systems import fill, small_disk
 from support.http.http2 import Http2Connection
+from support.machine import needs_root
 from support.processes import cpu_seconds
 from support.roadrunner_applications import frame, hostile_application, roadrunner_application
 from support.waiting import wait_for
@@ -222,3 +224,28 @@ def test_others_are_answered_while_a_form_with_one_large_field_becomes_json(serv
             longest = max(longest, time.monotonic() - began)
         assert client.response("POST").status == 200
     assert longest < 1, longest
+
+
+@needs_root
+def test_workers_answer_while_the_memory_of_responses_and_the_disk_are_full(run, folder, tmp_path):
+    """Once, the router waited for its client to make room, and the client for the head of the response."""
+    folder.php("page.php", "echo str_repeat('x', (int) $_GET['bytes']);")
+    applications = {
+        "hostile": hostile_application(folder),
+        "php": {"type": "php", "root": str(folder.root), "processes": 2},
+    }
+    routes = [{"match": {"uri": "/hostile/*"}, "action": {"pass": "applications/hostile"}}, {"action": {"pass": "applications/php"}}]
+    listeners = {"127.0.0.1:{port}": {"pass": "routes", "http2": True}}
+    answer = frame(body=b"a" * 40_000)
+    with small_disk(tmp_path / "disk") as disk, ExitStack() as stack:
+        settings = {"http": {"body_temp_path": str(disk), "body_buffer_size": 65536}, "listen_threads": 1}
+        server = run({"applications": applications, "routes": routes, "listeners": listeners, "settings": settings})
+        assert server.post("/hostile/halves", answer).body == b"a" * 40_000
+        ballast = fill(disk)
+        for length in [500_000] * 10 + [100_000, 30_000, 10_000]:
+            connection = stack.enter_context(Http2Connection((server.host, server.port), window=0))
+            streams = [connection.begin(path=f"/page.php?bytes={length}") for _ in range(60)]
+            connection.read_until(lambda: all(connection.streams[stream].heads for stream in streams))
+        for _ in range(3):
+            assert server.post("/hostile/halves", answer).body == b"a" * 40_000
+        ballast.unlink()

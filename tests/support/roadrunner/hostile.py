@@ -1,5 +1,5 @@
 """A hostile worker of RoadRunner. It boots as a correct one. Then it answers each request with the bytes of the request's
-body, and does what the path orders: /exit, /hang, /close (of its standard output, or connection), /more (the bytes again
+body, and does what the path orders: /exit, /hang, /close (of its standard output, or connection), /halves (with a pause between them), /more (the bytes again
 and again), /flood (the same in large blocks), /attach (a byte with a descriptor before the bytes, if the kernel lets it)."""
 
 import array
@@ -55,6 +55,10 @@ while True:
     if b"/attach" in context:
         with contextlib.suppress(PermissionError):
             connection.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [2]))])
+    if b"/halves" in context:
+        write(body[: len(body) // 2])
+        time.sleep(0.2)
+        body = body[len(body) // 2 :]
     write(body)
     if b"/exit" in context:
         os._exit(0)

@@ -5,7 +5,7 @@
 
 use howdah_config::{Configuration, PasswordHash};
 use rustix::fs::OFlags;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -33,6 +33,8 @@ pub type Users = HashMap<String, PasswordHash>;
 type FileVersion = (u64, u64, u64, i64, i64);
 
 const MAX_BYTES: u64 = 16 << 20;
+/// How many lines that are not valid are logged.
+const MAX_LOGGED: usize = 10;
 
 // === impl UserFiles ===
 
@@ -45,13 +47,23 @@ impl UserFiles {
         UserFiles { files: paths.map(file).collect() }
     }
 
-    /// Reads all files.
+    /// Reads all files. Those that are tolerated may be read later.
     ///
     /// # Errors
     /// The file that cannot be read, and why.
-    pub fn read(&self) -> Result<(), String> {
-        let read = |file: &UserFile| file.users().map_err(|error| file.problem(&error));
-        self.files.values().try_for_each(|file| read(file).map(drop))
+    pub fn read(&self, tolerated: &HashSet<PathBuf>) -> Result<(), String> {
+        self.files.values().try_for_each(|file| match file.users().map_err(|error| file.problem(&error)) {
+            Err(problem) if tolerated.contains(&file.path) => {
+                tracing::error!("{problem}; requests with a password are answered 500 until then");
+                Ok(())
+            }
+            read => read.map(drop),
+        })
+    }
+
+    /// Their paths.
+    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.files.keys()
     }
 
     /// The file with this path.
@@ -107,6 +119,7 @@ impl UserFile {
 /// Reads the lines. The first line of a user counts, as in nginx and Apache.
 fn parse(text: &str, path: &Path) -> Users {
     let mut users = Users::new();
+    let mut ignored = 0;
     for (index, line) in text.lines().enumerate() {
         if line.trim().is_empty() || line.starts_with('#') {
             continue;
@@ -122,7 +135,13 @@ fn parse(text: &str, path: &Path) -> Users {
                 Err(problem) => problem,
             },
         };
-        tracing::warn!("{}, line {}: {problem}; this line is ignored", path.display(), index + 1);
+        ignored += 1;
+        if ignored <= MAX_LOGGED {
+            tracing::warn!("{}, line {}: {problem}; this line is ignored", path.display(), index + 1);
+        }
+    }
+    if ignored > MAX_LOGGED {
+        tracing::warn!("{}: {} more lines are ignored", path.display(), ignored - MAX_LOGGED);
     }
     users
 }
@@ -155,7 +174,7 @@ mod tests {
         let basic_auth = format!(r#"{{"realm": "x", "user_file": {path:?}}}"#);
         let text = format!(r#"{{"routes": [{{"action": {{"return": 200, "basic_auth": {basic_auth}}}}}]}}"#);
         let files = UserFiles::of(&Configuration::parse(&text).unwrap());
-        let problem = files.read().unwrap_err();
+        let problem = files.read(&HashSet::new()).unwrap_err();
         assert!(problem.contains("htpasswd\" cannot be read: No such file"), "{problem}");
         let file = files.find(&path).unwrap();
         fs::write(&path, format!("ann:{ANN}\n")).unwrap();

@@ -1,7 +1,8 @@
 //! A configuration that was checked, and whose files were read. Each check fails with the reason why the configuration
 //! cannot be served.
 //!
-//! A router that replaces another serves with what it can read: its configuration was active before.
+//! Files that the configuration before names, too, do not fail: a user who owns one must not prevent the changes of others. Nor do they
+//! in a router that begins: its configuration was active before.
 
 use crate::access::UserFiles;
 use crate::backends::proxy::{TlsBySettings, UpstreamTlsConfigs};
@@ -10,6 +11,7 @@ use crate::net::tls::{CertificatePems, TlsConfigs};
 use crate::response::error_pages::LoadedErrorPages;
 use howdah_config::Configuration;
 use rustls::ServerConfig;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A configuration that can be served, and what was loaded for it.
@@ -35,16 +37,16 @@ pub fn prepare(
     certificates: &CertificatePems,
     tls: &mut TlsConfigs,
     upstream_tls: &mut UpstreamTlsConfigs,
-    is_replacement: bool,
+    before: Option<&Configuration>,
 ) -> Result<PreparedConfiguration, String> {
     let configuration = Configuration::parse(text).map_err(|error| error.to_string())?;
-    if !is_replacement {
+    if before.is_some() {
         check_body_folder(&configuration)?;
     }
     Ok(PreparedConfiguration {
-        error_pages: load_error_pages(&configuration, is_replacement)?,
-        user_files: read_user_files(&configuration, is_replacement)?,
-        upstream_tls: upstream_tls.update(&configuration, certificates, is_replacement)?,
+        error_pages: load_error_pages(&configuration, before)?,
+        user_files: read_user_files(&configuration, before)?,
+        upstream_tls: upstream_tls.update(&configuration, certificates, before.is_none())?,
         tls: tls.update(&configuration, certificates)?,
         configuration,
     })
@@ -62,10 +64,16 @@ fn check_body_folder(configuration: &Configuration) -> Result<(), String> {
 }
 
 /// Loads the pages of errors.
-fn load_error_pages(configuration: &Configuration, is_replacement: bool) -> Result<LoadedErrorPages, String> {
+fn load_error_pages(configuration: &Configuration, before: Option<&Configuration>) -> Result<LoadedErrorPages, String> {
+    let files = |configuration: &Configuration| {
+        let pages = configuration.settings.http.error_pages.iter();
+        pages.map(|(_, page)| page.file.clone()).collect::<HashSet<_>>()
+    };
+    let tolerated = before.map_or_else(|| files(configuration), files);
+    let are_all_tolerated = files(configuration).is_subset(&tolerated);
     let pages = configuration.settings.http.error_pages.clone();
-    match within_deadline("settings/http/error_pages", move || LoadedErrorPages::load(&pages)) {
-        Err(reason) if is_replacement => {
+    match within_deadline("settings/http/error_pages", move || LoadedErrorPages::load(&pages, &tolerated)) {
+        Err(reason) if are_all_tolerated => {
             tracing::error!("{reason}; errors have howdah's own pages");
             Ok(LoadedErrorPages::default())
         }
@@ -74,14 +82,14 @@ fn load_error_pages(configuration: &Configuration, is_replacement: bool) -> Resu
 }
 
 /// Reads the files with users.
-fn read_user_files(configuration: &Configuration, is_replacement: bool) -> Result<UserFiles, String> {
+fn read_user_files(configuration: &Configuration, before: Option<&Configuration>) -> Result<UserFiles, String> {
     let user_files = UserFiles::of(configuration);
+    let tolerated: HashSet<_> = before.map_or_else(|| user_files.clone(), UserFiles::of).paths().cloned().collect();
+    let are_all_tolerated = user_files.paths().all(|path| tolerated.contains(path));
     let files = user_files.clone();
-    match within_deadline("basic_auth/user_file", move || files.read()) {
-        Err(reason) if is_replacement => {
-            tracing::error!(
-                "{reason}; requests with a password are answered 500 until the router's user can read the file"
-            );
+    match within_deadline("basic_auth/user_file", move || files.read(&tolerated)) {
+        Err(reason) if are_all_tolerated => {
+            tracing::error!("{reason}; requests with a password are answered 500 until the file can be read");
         }
         read => read?,
     }

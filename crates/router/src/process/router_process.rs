@@ -26,6 +26,7 @@ use crate::request::record::application_log::ApplicationLog;
 use crate::resources::slow_work::PROCESSOR_THREADS;
 use howdah_blocking_work::NAMES;
 use howdah_channel::{Counters, RouterEnd};
+use howdah_config::Configuration;
 use howdah_protocol::child::inherited::CONTROL_FD;
 use howdah_protocol::child::inherited::take_inherited;
 use howdah_protocol::child::parent_death::die_with_supervisor;
@@ -63,12 +64,19 @@ struct RouterProcess {
     tls_listeners: Vec<u64>,
     upstream_tls: UpstreamTlsConfigs,
     upstream_health: HealthStates,
-    /// Whether the threads have a configuration already.
-    has_configuration: bool,
+    /// The threads have it.
+    configured: Option<Configured>,
     generations: Generations,
 }
 
 type Descriptors = std::vec::IntoIter<OwnedFd>;
+
+/// The last configuration, and what the next one takes over if its routes are the same.
+struct Configured {
+    configuration: Arc<Configuration>,
+    rate_limits: Arc<RateLimits>,
+    connection_limits: ConnectionLimits,
+}
 
 /// Runs as a router until the supervisor stops it.
 ///
@@ -160,7 +168,7 @@ impl RouterProcess {
             tls_listeners: Vec::new(),
             upstream_tls: UpstreamTlsConfigs::default(),
             upstream_health: HealthStates::default(),
-            has_configuration: false,
+            configured: None,
             generations: Generations::default(),
         })
     }
@@ -286,9 +294,9 @@ impl RouterProcess {
         let access_log = if new.access_log { Some(Arc::new(File::from(next(&mut descriptors)?))) } else { None };
         let version = new.version;
         inject("configuration", &format!("configuration {version}"));
-        let is_replacement = !self.has_configuration;
+        let before = self.configured.as_ref().map(|configured| &*configured.configuration);
         let (tls, upstream_tls) = (&mut self.tls, &mut self.upstream_tls);
-        let prepared = match prepare(&text, &certificates, tls, upstream_tls, is_replacement) {
+        let prepared = match prepare(&text, &certificates, tls, upstream_tls, before) {
             Ok(prepared) => prepared,
             Err(reason) => {
                 self.supervisor.send(&FromRouter::Rejected { version, reason });
@@ -311,6 +319,15 @@ impl RouterProcess {
             configuration.settings.telemetry.as_ref().is_some_and(|telemetry| telemetry.logs),
         );
         self.upstream_health.update(&configuration);
+        let configuration = Arc::new(configuration);
+        let limits = self.configured.take_if(|before| before.configuration.routes == configuration.routes);
+        let (rate_limits, connection_limits) =
+            limits.map(|before| (before.rate_limits, before.connection_limits)).unwrap_or_default();
+        self.configured = Some(Configured {
+            configuration: Arc::clone(&configuration),
+            rate_limits: Arc::clone(&rate_limits),
+            connection_limits: connection_limits.clone(),
+        });
         let reconfiguration = Reconfiguration {
             snapshot: Arc::new(Snapshot {
                 configuration,
@@ -323,8 +340,8 @@ impl RouterProcess {
                 http_generations: self.generations.http.of(&new.generations),
                 roadrunner_generations: self.generations.roadrunner.of(&new.generations),
                 fastcgi_generations: self.generations.fastcgi.of(&new.generations),
-                rate_limits: RateLimits::default(),
-                connection_limits: ConnectionLimits::default(),
+                rate_limits,
+                connection_limits,
                 user_files,
                 error_pages,
                 access_log,
@@ -334,7 +351,6 @@ impl RouterProcess {
             quic_sockets: Arc::new(quic_sockets),
             done: Arc::new(self.supervisor.send_on_drop(FromRouter::Configured { version })),
         };
-        self.has_configuration = true;
         for (index, commands) in self.commands.iter().enumerate() {
             inject("configure", &format!("event loop {index}"));
             // A thread that has drained receives nothing.

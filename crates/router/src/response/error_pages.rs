@@ -11,8 +11,9 @@ use howdah_config::{ErrorPage, ErrorPages};
 use howdah_protocol::trusted_path;
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
+use std::path::PathBuf;
 
 /// The pages, by status.
 #[derive(Debug, Default)]
@@ -32,19 +33,24 @@ const MAX_BYTES: u64 = 1 << 20;
 // === impl LoadedErrorPages ===
 
 impl LoadedErrorPages {
-    /// Reads all pages.
+    /// Reads all pages. The files that are tolerated may be missing.
     ///
     /// # Errors
     /// The path of the option, and why its file cannot be used.
-    pub fn load(pages: &ErrorPages) -> Result<LoadedErrorPages, String> {
+    pub fn load(pages: &ErrorPages, tolerated: &HashSet<PathBuf>) -> Result<LoadedErrorPages, String> {
         let mut by_file: HashMap<_, LoadedPage> = HashMap::new();
         let mut loaded = HashMap::new();
         for (status, page) in pages.iter() {
             if !by_file.contains_key(&page.file) {
                 let content = read(page).map_err(|problem| {
                     format!("settings/http/error_pages/{}: {:?}: {problem}; correct the path", page.option, page.file)
-                })?;
-                by_file.insert(page.file.clone(), content);
+                });
+                match content {
+                    Err(problem) if tolerated.contains(&page.file) => {
+                        tracing::error!("{problem}; these errors have howdah's own page");
+                    }
+                    content => drop(by_file.insert(page.file.clone(), content?)),
+                }
             }
             loaded.extend(by_file.get(&page.file).map(|page| (status, page.clone())));
         }

@@ -18,7 +18,9 @@ pub struct ActiveConfiguration {
     pub generations: BTreeMap<String, u64>,
     /// Why each application that does not start fails, in one line.
     pub failures: BTreeMap<String, String>,
-    /// The listening sockets, in the order of the configuration.
+    /// Why each part that cannot be opened is missing, by its option: listeners, the access log.
+    pub missing: BTreeMap<String, String>,
+    /// The listening sockets, in the order of the configuration. One that is missing has a number without a socket.
     pub listeners: Vec<u64>,
     /// The sockets of QUIC, by the listeners that have HTTP/3.
     pub quic_sockets: BTreeMap<u64, u64>,
@@ -41,6 +43,7 @@ impl ActiveConfiguration {
             configuration: Configuration::default(),
             generations: BTreeMap::new(),
             failures: BTreeMap::new(),
+            missing: BTreeMap::new(),
             listeners: Vec::new(),
             quic_sockets: BTreeMap::new(),
             metrics_listener: None,
@@ -85,6 +88,11 @@ impl ActiveConfiguration {
         };
         let own = self.listeners.iter().filter_map(move |id| Some((*id, access_in(self, *id)?)));
         own.filter(move |(id, access)| access_in(other, *id).is_some_and(|known| known != *access))
+    }
+
+    /// Whether there is something to try again: applications that do not start, or parts that are missing.
+    pub fn is_incomplete(&self) -> bool {
+        !self.failures.is_empty() || !self.missing.is_empty()
     }
 
     /// Whether this generation serves one of its applications.

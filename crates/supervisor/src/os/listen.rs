@@ -130,6 +130,17 @@ impl Listeners {
         Ok(self.last)
     }
 
+    /// A number without a socket, in place of one that cannot be opened.
+    pub fn absent(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Whether there is a socket with this number.
+    pub fn is_open(&self, id: u64) -> bool {
+        self.sockets.contains_key(&id)
+    }
+
     /// The socket of QUIC beside this listener: UDP on the same address and port. It is opened if it is not open.
     pub fn find_or_open_quic(&mut self, listener: u64) -> Result<u64, String> {
         if let Some((id, _)) = self.sockets.iter().find(|(_, socket)| socket.quic_of == Some(listener)) {

@@ -12,14 +12,22 @@ pub struct CheckedPath {
     kind: PathKind,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum PathKind {
     File,
     Folder,
 }
 
+/// The paths of a configuration that the active one does not name: a user who owns one must not prevent the changes of others.
+pub fn of_change(next: &Configuration, active: &Configuration) -> Vec<CheckedPath> {
+    let known = of_configuration(active);
+    let mut paths = of_configuration(next);
+    paths.retain(|path| !known.iter().any(|known| known.path == path.path && known.kind == path.kind));
+    paths
+}
+
 /// The files of `basic_auth` and `error_pages`, and the folder for bodies.
-pub fn of_configuration(configuration: &Configuration) -> Vec<CheckedPath> {
+fn of_configuration(configuration: &Configuration) -> Vec<CheckedPath> {
     let file = |option: String, path: &PathBuf| CheckedPath { option, path: path.clone(), kind: PathKind::File };
     let http = &configuration.settings.http;
     let pages = http.error_pages.iter();

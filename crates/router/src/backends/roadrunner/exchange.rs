@@ -201,7 +201,8 @@ async fn exchange(
         }
         if held.is_some() {
             let length = reader.frame_rest().map(|rest| answer.len() + rest);
-            if length.is_none_or(|length| length > WHOLE_BYTES) {
+            // Only a client that has the head makes room.
+            if !answer.has_room() || !start.has_client() || length.is_none_or(|length| length > WHOLE_BYTES) {
                 held.take().into_iter().for_each(|head| start.begin(head, length));
             }
         }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub struct Snapshot {
     /// The configuration.
-    pub configuration: Configuration,
+    pub configuration: Arc<Configuration>,
     /// For each listener's number, its index in the configuration. Looked up for each request: a few numbers need no hash.
     pub listeners: BTreeMap<u64, usize>,
     /// The TLS configurations, by listener.
@@ -37,7 +37,7 @@ pub struct Snapshot {
     /// The generation of each FastCGI application.
     pub fastcgi_generations: BTreeMap<String, Arc<FastCgiGeneration>>,
     /// How many requests the clients have sent to actions with a limit.
-    pub rate_limits: RateLimits,
+    pub rate_limits: Arc<RateLimits>,
     /// How many requests of clients are being answered by actions with a limit.
     pub connection_limits: ConnectionLimits,
     /// The files with users for `basic_auth`.

@@ -5,15 +5,17 @@
 
 use crate::control::active::ActiveConfiguration;
 use crate::control::changes::change_request::{ChangeKind, ChangeRequest};
+use crate::control::changes::opened_parts::{
+    METRICS_LISTENER, OpenedParts, open_access_log, open_listeners, open_metrics_listener, open_quic_sockets,
+    option_of_access_log,
+};
 use crate::control::changes::warm_up::{WarmUp, WarmUpStep};
 use crate::control::processes::telemetry_files::TelemetryFiles;
 use crate::control::runtime::Runtime;
 use crate::generation::Generation;
-use crate::os::files::logs::{self, AccessLogFile};
-use crate::os::listen::{ChosenBy, Listeners, SocketAccess};
+use crate::os::listen::ChosenBy;
 use crate::plan::application::Plan;
 use crate::plan::planning::{Planned, Planning};
-use howdah_config::{Address, Configuration};
 use howdah_protocol::messages::generation_paths::PinnedLink;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -28,6 +30,8 @@ pub struct Change {
     pub origin: Origin,
     /// The generations that it started.
     pub started: Vec<u64>,
+    /// Whether parts were opened that are missing in the active configuration.
+    pub has_found_parts: bool,
     /// The applications that are left out if they do not start.
     pub tolerated: BTreeSet<String>,
     /// How far it is.
@@ -237,10 +241,11 @@ impl Change {
     fn useless(&self) -> Option<&str> {
         let is_useless = match self.origin {
             Origin::Start => self.next.generations.is_empty(),
-            Origin::Retry => self.started.is_empty(),
+            Origin::Retry => self.started.is_empty() && !self.has_found_parts,
             _ => false,
         };
-        self.next.failures.values().next().filter(|_| is_useless).map(String::as_str)
+        let mut reasons = self.next.failures.values().chain(self.next.missing.values());
+        reasons.next().filter(|_| is_useless).map(String::as_str)
     }
 
     /// Opens the sockets and the access log, and starts the generations that were planned.
@@ -260,13 +265,17 @@ impl Change {
         if let Some(telemetry) = &configuration.settings.telemetry {
             TelemetryFiles::read(telemetry)?;
         }
-        self.next.access_log = open_access_log(configuration, active)?;
+        let mut parts = OpenedParts::of(&self.origin, active, &mut self.next.missing);
+        let access_log = open_access_log(configuration, active);
+        self.next.access_log = parts.take(option_of_access_log(configuration), access_log)?.flatten();
         // When it is only checked, the howdah that runs may have the same addresses.
         if !matches!(self.origin, Origin::Check) {
-            self.next.listeners =
-                open_listeners(configuration, &self.next.socket_access, &mut runtime.listeners, chosen_by)?;
-            self.next.quic_sockets = open_quic_sockets(configuration, &self.next.listeners, &mut runtime.listeners)?;
-            self.next.metrics_listener = open_metrics_listener(configuration, &mut runtime.listeners)?;
+            let (access, listeners) = (&self.next.socket_access, &mut runtime.listeners);
+            self.next.listeners = open_listeners(configuration, access, listeners, chosen_by, &mut parts)?;
+            self.next.quic_sockets = open_quic_sockets(configuration, &self.next.listeners, listeners, &mut parts)?;
+            let metrics = open_metrics_listener(configuration, listeners);
+            self.next.metrics_listener = parts.take(METRICS_LISTENER.to_owned(), metrics)?.flatten();
+            self.has_found_parts = active.missing.keys().any(|option| !self.next.missing.contains_key(option));
         }
         if let Origin::Deploy(deploy) = &self.origin {
             for plan in &mut plans {
@@ -290,62 +299,6 @@ impl Change {
         self.next.generations = generations;
         Ok(())
     }
-}
-
-fn open_access_log(
-    configuration: &Configuration,
-    active: &ActiveConfiguration,
-) -> Result<Option<AccessLogFile>, String> {
-    let Some(wanted) = &configuration.access_log else { return Ok(None) };
-    match active.access_log.as_ref().filter(|log| log.writes_to(&wanted.destination)) {
-        Some(log) => Ok(Some(log.clone())),
-        None => {
-            let is_start = active.version == 0;
-            let timeout = if is_start { logs::OPEN_TIMEOUT_AT_START } else { logs::OPEN_TIMEOUT };
-            AccessLogFile::open(&wanted.destination, timeout).map(Some)
-        }
-    }
-}
-
-/// New sockets are only bound: no client waits for what boots.
-fn open_listeners(
-    configuration: &Configuration,
-    socket_access: &[SocketAccess],
-    listeners: &mut Listeners,
-    chosen_by: ChosenBy,
-) -> Result<Vec<u64>, String> {
-    let ids = configuration.listeners.iter().zip(socket_access).map(|(listener, access)| {
-        match listeners.find(&listener.address) {
-            Some(id) => Ok(id),
-            None => {
-                let id = listeners.open(&listener.address, chosen_by)?;
-                listeners.set_access(id, *access).map(|()| id)
-            }
-        }
-    });
-    ids.collect()
-}
-
-/// The sockets of the listeners with HTTP/3, by the numbers of these listeners.
-fn open_quic_sockets(
-    configuration: &Configuration,
-    ids: &[u64],
-    listeners: &mut Listeners,
-) -> Result<BTreeMap<u64, u64>, String> {
-    let with_http3 = configuration.listeners.iter().zip(ids).filter(|(listener, _)| listener.http3.is_some());
-    let sockets = with_http3.map(|(listener, id)| {
-        let socket = listeners.find_or_open_quic(*id);
-        socket.map(|socket| (*id, socket)).map_err(|problem| format!("listeners/{}: {problem}", listener.address))
-    });
-    sockets.collect()
-}
-
-/// The socket of the metrics listener, as above.
-fn open_metrics_listener(configuration: &Configuration, listeners: &mut Listeners) -> Result<Option<u64>, String> {
-    let Some(metrics) = &configuration.settings.metrics else { return Ok(None) };
-    let address = Address::Tcp(metrics.listen);
-    let opened = listeners.find(&address).map_or_else(|| listeners.open(&address, ChosenBy::Metrics), Ok);
-    opened.map(Some).map_err(|problem| format!("settings/metrics/listen: {problem}"))
 }
 
 // === impl Deploy ===

@@ -7,6 +7,7 @@
 
 pub mod change;
 pub mod change_request;
+pub mod opened_parts;
 pub mod retries;
 pub mod switch;
 pub mod warm_up;
@@ -166,16 +167,18 @@ impl Changes {
         let defaults = Defaults { has_configuration, ..self.defaults.clone() };
         let listeners = configuration.listeners.iter();
         let listeners = listeners.map(|listener| (listener.clone(), active.access_of(listener))).collect();
-        let paths = match origin.has_active_configuration() {
-            true => Vec::new(),
-            false => checked_paths::of_configuration(&configuration),
+        // The router reads what it can at the start.
+        let paths = match origin {
+            Origin::Stored => Vec::new(),
+            _ if origin.has_active_configuration() => Vec::new(),
+            _ => checked_paths::of_change(&configuration, &active.configuration),
         };
         let parts = PlannedParts { applications: new, listeners, paths };
         let planning = self.planner.begin(parts, &tolerated, &defaults, strictness, now);
         let version = active.version + 1;
         let next = ActiveConfiguration { version, document, configuration, ..ActiveConfiguration::empty() };
         let progress = Progress::Planning(planning);
-        self.change = Some(Change { next, origin, started: Vec::new(), tolerated, progress });
+        self.change = Some(Change { next, origin, started: Vec::new(), has_found_parts: false, tolerated, progress });
     }
 
     /// When [`Self::begin_retry`] has something to do.
@@ -183,10 +186,11 @@ impl Changes {
         self.retries.at()
     }
 
-    /// Begins another attempt to start the applications that do not start, if it is time. No change must be in progress.
+    /// Begins another attempt to start the applications that do not start, and to open the parts that are missing, if it is time. No
+    /// change must be in progress.
     /// Returns `false` if no attempt is due.
     pub fn begin_retry(&mut self, now: Instant) -> bool {
-        let is_due = self.retries.is_due(!self.active.failures.is_empty(), now);
+        let is_due = self.retries.is_due(self.active.is_incomplete(), now);
         if is_due {
             let (document, configuration) = (self.active.document.clone(), self.active.configuration.clone());
             self.begin(document, configuration, Origin::Retry, &[], now);

@@ -3,7 +3,9 @@
 //! It becomes the active one before the router has applied it, so that the next router, should this one die, gets it, too. If no router
 //! applies it, the configuration before is active again.
 
+use crate::control::active::ActiveConfiguration;
 use crate::control::changes::change::{Change, Origin, Progress};
+use crate::control::changes::opened_parts::{METRICS_LISTENER, OpenedParts, option_of_listener};
 use crate::control::changes::{Changes, EndedDeploy};
 use crate::control::runtime::Runtime;
 use crate::control::stage::Stage;
@@ -55,13 +57,23 @@ impl Changes {
     }
 
     /// Lets clients connect: until now new sockets were only bound, so that no client waited for what boots.
-    fn listen_to_new(&self, runtime: &Runtime) -> Result<(), String> {
-        let Some(Change { next, .. }) = &self.change else { return Ok(()) };
-        let listeners = next.listeners.iter().zip(&next.configuration.listeners);
-        let mut new = listeners.filter(|(id, _)| !self.active.listeners.contains(id));
-        new.try_for_each(|(id, listener)| runtime.listeners.listen(*id, listener.backlog, self.chosen_by()))?;
+    fn listen_to_new(&mut self, runtime: &mut Runtime) -> Result<(), String> {
+        let chosen_by = self.chosen_by();
+        let Some(Change { next, origin, .. }) = &mut self.change else { return Ok(()) };
+        let mut parts = OpenedParts::of(origin, &self.active, &mut next.missing);
+        let listeners = next.listeners.iter_mut().zip(&next.configuration.listeners);
+        for (id, listener) in listeners.filter(|(id, _)| !self.active.listeners.contains(id)) {
+            let listens = runtime.listeners.listen(*id, listener.backlog, chosen_by);
+            if parts.take(option_of_listener(listener), listens)?.is_none() {
+                *id = runtime.listeners.absent();
+            }
+        }
         let metrics = next.metrics_listener.filter(|id| self.active.metrics_listener != Some(*id));
-        metrics.map_or(Ok(()), |id| runtime.listeners.listen(id, None, ChosenBy::Metrics))
+        let listens = metrics.map_or(Ok(()), |id| runtime.listeners.listen(id, None, ChosenBy::Metrics));
+        if parts.take(METRICS_LISTENER.to_owned(), listens)?.is_none() {
+            next.metrics_listener = None;
+        }
+        Ok(())
     }
 
     /// Stores the next configuration, unless it is stored already. On a read-only file system, the one of the command
@@ -110,16 +122,20 @@ impl Changes {
             }
         }
         let configured = if switched.is_some() { Configured::Switched } else { Configured::Unchanged };
-        let (origin, before) = switched.map(|change| (change.origin, change.next.failures)).unzip();
+        let (origin, before) = switched.map(|change| (change.origin, change.next)).unzip();
         match origin {
             Some(Origin::Request(request)) => request.succeed(&self.active.document),
             Some(Origin::Deploy(deploy)) => {
                 self.ended_deploys.push(EndedDeploy { deploy, failure: None, rejected: BTreeMap::new() });
             }
             Some(Origin::Retry) => {
-                let before = before.into_iter().flat_map(BTreeMap::into_keys);
-                for name in before.filter(|name| self.active.generations.contains_key(name)) {
+                let before = before.unwrap_or_else(ActiveConfiguration::empty);
+                let failed = before.failures.into_keys();
+                for name in failed.filter(|name| self.active.generations.contains_key(name)) {
                     tracing::info!("the application {name:?} has started");
+                }
+                for option in before.missing.into_keys().filter(|option| !self.active.missing.contains_key(option)) {
+                    tracing::info!("{option}: it works now");
                 }
             }
             Some(Origin::Start | Origin::Stored | Origin::Fallback | Origin::Check) | None => {}

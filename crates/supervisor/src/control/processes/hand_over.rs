@@ -50,7 +50,7 @@ impl HandOver {
         for generation in generations.iter().filter(|generation| active.has_generation(generation.id())) {
             self.add_generation(generation)?;
         }
-        for id in active.sockets_of_router() {
+        for id in active.sockets_of_router().filter(|id| listeners.is_open(*id)) {
             if self.known.listeners.insert(id) {
                 self.messages.push((ToRouter::AddListener { id }, vec![listeners.descriptor(id)?]));
             }
