@@ -85,7 +85,7 @@ def test_a_given_configuration_replaces_the_stored_one(place):
         (b"\xff\xfe", "cannot read"),
         ('{"applications": {"x": {"type": "ruby"}}}', '"ruby"'),
         # An application that cannot start is no such failure: see test_failed_applications.py.
-        ('{"listeners": {"unix:/no/such/folder/s": {"pass": "routes"}}, "routes": []}', "/no/such/folder/s"),
+        ('{"listeners": {"*:1": {"pass": "routes", "tls": {"certificate": "none"}}}, "routes": []}', "none"),
     ],
 )
 def test_a_stored_configuration_that_fails_leaves_nothing_configured(place, stored, error):
@@ -102,6 +102,54 @@ def test_a_stored_configuration_that_fails_leaves_nothing_configured(place, stor
         assert kept.read_bytes() == before and str(kept) in server.stderr
     with start_in(place) as server:
         assert len(server.api("GET", "/config/routes").json()) == 1
+
+
+LOGIN = {"realm": "x", "user_file": "PLACE/theirs/users"}
+PARTS = {
+    "listener": ({"listeners": {"unix:PLACE/theirs/s": {"pass": "routes"}}}, "s", "unix:PLACE/theirs/s: it works now"),
+    "access log": ({"access_log": "PLACE/theirs/log"}, "log", "access_log: PLACE/theirs/log: it works now"),
+    "page": ({"settings": {"http": {"error_pages": {"404": "PLACE/theirs/page.html"}}}}, "page.html", None),
+    "users": ({"routes": [{"match": {"uri": "/x"}, "action": {"return": 200, "basic_auth": LOGIN}}, {"action": {"return": 204}}]}, "users", None),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_start_and_changes_leave_out_what_a_user_has_taken_away(place, part):
+    """Each of these files is in the folder of one user. Once, no site was served after the next start."""
+    text, name, works_now = PARTS[part]
+    config = {"listeners": {f"unix:{place}/ours": {"pass": "routes"}}, "routes": [{"action": {"return": 204}}]}
+    for option, value in json.loads(json.dumps(text).replace("PLACE", str(place))).items():
+        config[option] = {**config[option], **value} if option == "listeners" else value
+    theirs = place / "theirs"
+    theirs.mkdir()
+    for file in ("page.html", "users"):
+        (theirs / file).touch()
+
+    def is_served() -> bool:
+        with Connection(str(place / "ours")) as client:
+            return client.request("GET", "/").status == 204
+
+    with start_in(place) as server:
+        assert server.api("PUT", "/config", config).status == 200
+        assert is_served()
+    (theirs / name).unlink(missing_ok=True)
+    (theirs / name).mkdir()
+    with start_in(place) as server:
+        assert server.api("GET", "/config").json() == config
+        assert is_served()
+        assert str(theirs / name) in server.stderr
+        assert server.api("PUT", "/config/settings/http/server_version", "false").status == 200
+        assert is_served()
+        (theirs / name).rmdir()
+        if works_now:
+            server.wait_for_log_line(works_now.replace("PLACE", str(place)))
+            assert (theirs / name).exists()
+
+
+def test_a_change_that_names_a_missing_file_anew_is_refused(place):
+    with start_in(place) as server:
+        refused = server.api("PUT", "/config/settings/http/error_pages", {"404": f"{place}/none.html"})
+        assert refused.status == 500 and "error_pages/404" in refused.json()["detail"]
 
 
 def test_files_left_by_a_crash_are_ignored(place):

@@ -47,6 +47,9 @@ pub fn print(recognised: Option<&str>, control: &Control, control_listeners: &Li
     for (name, reason) in &control.changes.active().failures {
         let _ = writeln!(text, "application {name:?}: answers 503: {reason}");
     }
+    for (option, reason) in &control.changes.active().missing {
+        let _ = writeln!(text, "{option}: missing: {reason}");
+    }
     for name in &control.changes.active().configuration.drained {
         let _ = writeln!(text, "application {name:?}: answers 503: it drains");
     }

@@ -156,6 +156,11 @@ impl Origin {
         }
     }
 
+    /// Whether all others are served if a listener or the access log cannot be opened.
+    pub fn outlives_missing_parts(&self) -> bool {
+        matches!(self, Origin::Stored)
+    }
+
     /// Whether something else serves when the change fails.
     pub fn has_alternative(&self) -> bool {
         matches!(self, Origin::Request(_) | Origin::Deploy(_))
@@ -265,7 +270,7 @@ impl Change {
         if let Some(telemetry) = &configuration.settings.telemetry {
             TelemetryFiles::read(telemetry)?;
         }
-        let mut parts = OpenedParts::of(&self.origin, active, &mut self.next.missing);
+        let mut parts = OpenedParts::of(self.origin.outlives_missing_parts(), active, &mut self.next.missing);
         let access_log = open_access_log(configuration, active);
         self.next.access_log = parts.take(option_of_access_log(configuration), access_log)?.flatten();
         // When it is only checked, the howdah that runs may have the same addresses.

@@ -3,10 +3,9 @@
 //! A user of the machine who owns the folder of one, or has taken its port, must not stop all others when howdah starts.
 
 use crate::control::active::ActiveConfiguration;
-use crate::control::changes::change::Origin;
 use crate::os::files::logs::{self, AccessLogFile};
 use crate::os::listen::{ChosenBy, Listeners, SocketAccess};
-use howdah_config::{Address, Configuration, Listener};
+use howdah_config::{Address, Configuration, Listener, LogDestination};
 use std::collections::BTreeMap;
 
 /// The option of the metrics listener.
@@ -23,13 +22,13 @@ pub struct OpenedParts<'a> {
 // === impl OpenedParts ===
 
 impl OpenedParts<'_> {
-    /// The parts of a change, to which `missing` belongs.
+    /// The parts of a change, to which `missing` belongs. `are_tolerated`: all others are served if one cannot be opened.
     pub fn of<'a>(
-        origin: &Origin,
+        are_tolerated: bool,
         active: &'a ActiveConfiguration,
         missing: &'a mut BTreeMap<String, String>,
     ) -> OpenedParts<'a> {
-        OpenedParts { are_tolerated: matches!(origin, Origin::Stored), known: &active.missing, missing }
+        OpenedParts { are_tolerated, known: &active.missing, missing }
     }
 
     /// The part of this option; `None` if it cannot be opened, and others are served nevertheless: at the start with a stored
@@ -57,12 +56,20 @@ pub fn option_of_listener(listener: &Listener) -> String {
     format!("listeners/{}", listener.address)
 }
 
-/// Another log is another option, whose failure is an error of its change.
+/// The option of the access log. Another file is another option, whose failure is an error of its change.
 pub fn option_of_access_log(configuration: &Configuration) -> String {
-    let log = configuration.access_log.as_ref().map(|log| format!("{:?}", log.destination));
+    let log = configuration.access_log.as_ref().map(|log| match &log.destination {
+        LogDestination::Path(path) => path.display().to_string(),
+        LogDestination::Stdout => "-".to_owned(),
+        LogDestination::Daemon(daemon) => daemon.to_string(),
+    });
     format!("access_log: {}", log.unwrap_or_default())
 }
 
+/// Opens the access log, unless it is open.
+///
+/// # Errors
+/// With the option and what to do.
 pub fn open_access_log(
     configuration: &Configuration,
     active: &ActiveConfiguration,
@@ -78,7 +85,10 @@ pub fn open_access_log(
     }
 }
 
-/// New sockets are only bound: no client waits for what boots.
+/// The sockets of the listeners. New ones are only bound: no client waits for what boots.
+///
+/// # Errors
+/// With the address and what to do.
 pub fn open_listeners(
     configuration: &Configuration,
     socket_access: &[SocketAccess],
@@ -99,6 +109,9 @@ pub fn open_listeners(
 }
 
 /// The sockets of the listeners with HTTP/3, by the numbers of these listeners.
+///
+/// # Errors
+/// As above.
 pub fn open_quic_sockets(
     configuration: &Configuration,
     ids: &[u64],
@@ -119,7 +132,10 @@ pub fn open_quic_sockets(
     Ok(sockets)
 }
 
-/// The socket of the metrics listener, as above.
+/// The socket of the metrics listener.
+///
+/// # Errors
+/// As above.
 pub fn open_metrics_listener(configuration: &Configuration, listeners: &mut Listeners) -> Result<Option<u64>, String> {
     let Some(metrics) = &configuration.settings.metrics else { return Ok(None) };
     let address = Address::Tcp(metrics.listen);

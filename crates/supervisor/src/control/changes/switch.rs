@@ -60,7 +60,7 @@ impl Changes {
     fn listen_to_new(&mut self, runtime: &mut Runtime) -> Result<(), String> {
         let chosen_by = self.chosen_by();
         let Some(Change { next, origin, .. }) = &mut self.change else { return Ok(()) };
-        let mut parts = OpenedParts::of(origin, &self.active, &mut next.missing);
+        let mut parts = OpenedParts::of(origin.outlives_missing_parts(), &self.active, &mut next.missing);
         let listeners = next.listeners.iter_mut().zip(&next.configuration.listeners);
         for (id, listener) in listeners.filter(|(id, _)| !self.active.listeners.contains(id)) {
             let listens = runtime.listeners.listen(*id, listener.backlog, chosen_by);
