@@ -146,7 +146,7 @@ def test_a_start_and_changes_leave_out_what_a_user_has_taken_away(place, part):
             assert (theirs / name).exists()
 
 
-def test_a_change_that_names_a_missing_file_anew_is_refused(place):
+def test_a_change_that_names_another_missing_file_is_refused(place):
     with start_in(place) as server:
         refused = server.api("PUT", "/config/settings/http/error_pages", {"404": f"{place}/none.html"})
         assert refused.status == 500 and "error_pages/404" in refused.json()["detail"]
