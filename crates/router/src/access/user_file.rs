@@ -47,7 +47,7 @@ impl UserFiles {
         UserFiles { files: paths.map(file).collect() }
     }
 
-    /// Reads all files. Those that are tolerated may be read later.
+    /// Reads all files. A tolerated one may be read later.
     ///
     /// # Errors
     /// The file that cannot be read, and why.

@@ -1,4 +1,4 @@
-//! What a change opens besides applications: listeners, the access log.
+//! Listeners and the access log, which a change opens besides applications.
 //!
 //! A user of the machine who owns the folder of one, or has taken its port, must not stop all others when howdah starts.
 
@@ -14,7 +14,7 @@ pub const METRICS_LISTENER: &str = "settings/metrics/listen";
 /// The parts that were opened, or are missing.
 pub struct OpenedParts<'a> {
     are_tolerated: bool,
-    /// Those that are missing in the active configuration.
+    /// The parts that are missing in the active configuration.
     known: &'a BTreeMap<String, String>,
     missing: &'a mut BTreeMap<String, String>,
 }
