@@ -165,7 +165,7 @@ fn group_name(id: u32) -> String {
 /// If there is no such user.
 pub fn user_id(user: &str) -> Result<u32, String> {
     let named = User::from_name(user).ok().flatten().map(|user| user.uid.as_raw());
-    named.or_else(|| number(user)).ok_or_else(|| no_user(user))
+    named.or_else(|| number(user)).ok_or_else(|| missing("user", "adduser", user))
 }
 
 /// The number of the group with this name or number.
@@ -174,16 +174,12 @@ pub fn user_id(user: &str) -> Result<u32, String> {
 /// If there is no such group.
 pub fn group_id(group: &str) -> Result<u32, String> {
     let named = Group::from_name(group).ok().flatten().map(|group| group.gid.as_raw());
-    named.or_else(|| number(group)).ok_or_else(|| {
-        format!(
-            "there is no group {group:?} on this machine; create it with `addgroup --system {group}` or name another"
-        )
-    })
+    named.or_else(|| number(group)).ok_or_else(|| missing("group", "addgroup", group))
 }
 
 /// The ids of a user that this machine has no name for.
 fn nameless(user: &str, group: Option<&str>) -> Result<(u32, u32), String> {
-    let uid = number(user).ok_or_else(|| no_user(user))?;
+    let uid = number(user).ok_or_else(|| missing("user", "adduser", user))?;
     if group.is_none() {
         return Err(format!(
             "this machine has no name for the user {user}, so its group is not known; set the group, too"
@@ -193,8 +189,21 @@ fn nameless(user: &str, group: Option<&str>) -> Result<(u32, u32), String> {
     Ok((uid, uid))
 }
 
-fn no_user(user: &str) -> String {
-    format!("there is no user {user:?} on this machine; create it with `adduser --system {user}` or name another")
+/// The command is for copying: it appears only with a name that it accepts, and that is one word for a shell.
+fn missing(kind: &str, command: &str, name: &str) -> String {
+    let advice = match is_portable(name) {
+        true => format!("create it with `{command} --system {name}` or name another"),
+        false => "name another".to_owned(),
+    };
+    format!("there is no {kind} {name:?} on this machine; {advice}")
+}
+
+/// Whether adduser accepts the name without `--allow-bad-names`.
+fn is_portable(name: &str) -> bool {
+    const LONGEST: usize = 32;
+    name.len() <= LONGEST
+        && name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
+        && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
 }
 
 /// The id of a user or group that is written as a number. The largest one is no id: it means "no change" to the kernel.
@@ -224,6 +233,21 @@ mod tests {
     fn an_unknown_user_is_named_in_the_error() {
         let error = UserAccount::named("no-such-user", None).unwrap_err();
         assert!(error.starts_with("there is no user \"no-such-user\" on this machine; "), "{error}");
+    }
+
+    #[test]
+    fn a_command_to_copy_has_an_ordinary_name_only() {
+        let error = |name| [UserAccount::named(name, None).unwrap_err(), group_id(name).unwrap_err()];
+        let [user, group] = error("no-such-1");
+        assert!(user.ends_with("; create it with `adduser --system no-such-1` or name another"), "{user}");
+        assert!(group.ends_with("; create it with `addgroup --system no-such-1` or name another"), "{group}");
+        let long = "n".repeat(33);
+        for name in ["\x1b[2J\u{9b}31m", "a\u{202e}b", "a`id`", "a;id", "a b", "-a", "9a", "A", "a\n", "", &*long] {
+            for error in error(name) {
+                assert!(error.ends_with(&format!("{name:?} on this machine; name another")), "{error}");
+                assert!(!error.contains(|c: char| c.is_control() || c == '\u{202e}'), "{error:?}");
+            }
+        }
     }
 
     #[test]
