@@ -306,6 +306,16 @@ def test_an_editor_that_fails_sends_nothing(fail, server, editor, script):
     assert server.api("GET", "/config").json() == INITIAL
 
 
+def test_an_editor_may_replace_the_file_but_not_by_a_link(ask, fail, server, editor, tmp_path):
+    (tmp_path / "other").write_text("{}")
+    replaced = 'printf "{}" > "$1.new"; mv "$1.new" "$1"; cp "$1" "$1~"'
+    assert ask("config", "edit", env=editor(replaced)) == DONE
+    assert server.api("GET", "/config").json() == {} and not list(tmp_path.glob("howdah-*"))
+    message = fail("config", "edit", env=editor(f'ln -sf "{tmp_path}/other" "$1"'))
+    assert "cannot read the text: it is a symbolic link, which is not followed" in message
+    assert (tmp_path / "other").read_text() == "{}"
+
+
 def test_an_editor_that_does_not_exist_is_an_error(server):
     env = {"VISUAL": "/no/such/editor", "EDITOR": ""}
     result = howdah("config", "edit", "--control", f"unix:{server.control}", env=env)

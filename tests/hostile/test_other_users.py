@@ -405,6 +405,27 @@ def test_a_page_of_errors_shows_no_file_of_another_user(run, folder, tmp_path):
     assert server.get("/").text == "of its own"
 
 
+def test_the_configuration_is_not_edited_in_a_folder_of_another_user(run, place):
+    server = run({"routes": []})
+    editor = place / "editor"
+    editor.write_text("#!/bin/sh\nset -eu\necho started > $0.log\nprintf '%s' '{}' > \"$1\"\n")
+    editor.chmod(0o755)
+    command = [EXECUTABLE, "config", "edit", "--control", f"unix:{server.control}"]
+
+    def edit(folder: Path):
+        environment = {**os.environ, "TMPDIR": str(folder), "VISUAL": str(editor)}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+    theirs = owned(place / "theirs", ATTACKER)
+    for folder in (theirs, owned(theirs / "of-root", 0)):
+        refused = edit(folder)
+        assert refused.returncode == 1 and not (place / "editor.log").exists()
+        assert f'the folder "{theirs}" belongs to user id {ATTACKER}; set TMPDIR' in refused.stderr
+        assert not [path for path in folder.iterdir() if path.name.startswith("howdah")]
+    assert edit(place).returncode == 0 and server.api("GET", "/config").json() == {}
+    assert not [path for path in place.iterdir() if path.name.startswith("howdah-")]
+
+
 @pytest.mark.parametrize("lock", ["flock(file, LOCK_EX)", "lockf(file, LOCK_SH)"])
 def test_a_lock_on_the_pid_file_does_not_prevent_the_start(run, place, lock):
     """All users can read the file, and so lock it: one that waits for the lock gets it when howdah is killed."""

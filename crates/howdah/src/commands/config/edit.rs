@@ -4,14 +4,13 @@
 //! give up, the user leaves the editor without a change. A changed text that is not active is never deleted: the error
 //! names its file.
 
+use super::edited_file::EditedFile;
 use crate::control_client::{ControlApi, config_url, parse_config_path};
 use crate::terminal::output;
 use howdah_config::DocumentPath;
 use howdah_supervisor::system_error::error_text;
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
-use tempfile::NamedTempFile;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Starts each line that this command adds to the file.
@@ -47,20 +46,16 @@ struct Session<'a> {
 
 impl Session<'_> {
     fn run(&self) -> Result<(), String> {
-        let problem = |error: std::io::Error| {
-            format!("cannot create a file for the editor: {}; free some space, or set TMPDIR", error_text(&error))
-        };
-        let mut file = tempfile::Builder::new().prefix("howdah-").suffix(".json").tempfile().map_err(problem)?;
-        file.write_all(&self.original).and_then(|()| file.flush()).map_err(problem)?;
+        let file = EditedFile::create(&self.original)?;
         // The text that the editor is opened with.
         let mut last = self.original.clone();
         // Why howdah rejected it.
         let mut refusal = None;
         loop {
-            if let Err(reason) = open(file.path()) {
+            if let Err(reason) = open(&file.path()) {
                 return Err(self.keep(file, &last, reason));
             }
-            let text = match std::fs::read(file.path()) {
+            let text = match file.read() {
                 Ok(text) => without_marks(&text).to_owned(),
                 Err(error) => {
                     return Err(self.keep(file, b"", format!("cannot read the text: {}", error_text(&error))));
@@ -92,7 +87,7 @@ impl Session<'_> {
             let describe = |lines| rejection.describe_in("", &String::from_utf8_lossy(&last), &self.path, lines);
             refusal = Some(describe(0));
             let lines = marked(&describe(0)).lines().count();
-            let written = std::fs::write(file.path(), [marked(&describe(lines)).as_bytes(), &last].concat());
+            let written = file.write(&[marked(&describe(lines)).as_bytes(), &last].concat());
             if let Err(error) = written {
                 return Err(format!("{}; cannot write the text back: {}", describe(0), error_text(&error)));
             }
@@ -100,8 +95,8 @@ impl Session<'_> {
     }
 
     /// Adds the file's name to the reason, if the file has a changed text, and keeps the file.
-    fn keep(&self, file: NamedTempFile, last: &[u8], reason: String) -> String {
-        let text = std::fs::read(file.path()).unwrap_or_default();
+    fn keep(&self, file: EditedFile, last: &[u8], reason: String) -> String {
+        let text = file.read().unwrap_or_default();
         let text = if text.trim_ascii().is_empty() { last } else { without_marks(&text) };
         if text == self.original || text.trim_ascii().is_empty() {
             return reason;
@@ -110,18 +105,13 @@ impl Session<'_> {
             true => String::new(),
             false => format!(" '{}'", self.path),
         };
-        let path = file.path().to_owned();
-        let _ = std::fs::write(&path, text);
-        match file.keep() {
-            Ok(_) => format!(
-                "{reason}\nYour text is in {}; to send it: howdah config put{again} {}",
-                path.display(),
-                path.display()
-            ),
-            Err(error) => {
-                format!("{reason}\nYour text cannot be kept in a file: {error}\n{}", String::from_utf8_lossy(text))
-            }
+        if let Err(error) = file.write(text) {
+            let error = error_text(&error);
+            return format!("{reason}\nYour text cannot be kept in a file: {error}\n{}", String::from_utf8_lossy(text));
         }
+        let path = file.keep();
+        let path = path.display();
+        format!("{reason}\nYour text is in {path}; to send it: howdah config put{again} {path}")
     }
 }
 

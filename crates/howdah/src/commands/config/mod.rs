@@ -1,6 +1,7 @@
 //! `howdah config`: reads, changes and checks a configuration, whole or by path.
 
 mod edit;
+mod edited_file;
 mod host_names;
 
 use crate::commands::supervisor::become_supervisor;
