@@ -405,6 +405,89 @@ def test_a_page_of_errors_shows_no_file_of_another_user(run, folder, tmp_path):
     assert server.get("/").text == "of its own"
 
 
+def become_link(path: Path, target: Path | str, owner: int) -> None:
+    """As the owner of the folder above can do it."""
+    path.rename(path.with_name("former"))
+    path.symlink_to(target)
+    os.chown(path, owner, owner, follow_symlinks=False)
+
+
+@pytest.fixture
+def sites(folder) -> tuple[Path, Path]:
+    """Two sites, whose files the router may read."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can act as two users")
+    ours, other = owned(folder.root / "ours", VICTIM), owned(folder.root / "other", ATTACKER)
+    for site, text in ((ours, "own"), (other, "of another site")):
+        for name in ("releases", "releases/1", "releases/2", "public"):
+            owned(site / name, site.stat().st_uid)
+        for name in ("public", "releases/1", "releases/2"):
+            (site / name / "file.txt").write_text(f"{text}: {name}")
+    return ours, other
+
+
+def test_a_share_that_becomes_a_link_sends_no_files_of_another_user(run, sites):
+    ours, other = sites
+    share = {"action": {"share": f"{ours}/public$uri"}}
+    server = run({"routes": [share]})
+    assert server.get("/file.txt").text == "own: public"
+    become_link(ours / "public", other / "public", VICTIM)
+    assert server.get("/file.txt").status == 404
+    line = f"not served: the files of {ours}/public"
+    reason = f"is a symbolic link of user id {VICTIM} to {other}/public, which belongs to another user, id {ATTACKER}"
+    server.wait_for_log_line(reason)
+    assert all(server.get("/file.txt").status == 404 for _ in range(20))
+    assert server.stderr.count(line) == 1, "once a minute"
+    for target in ("/proc/self", "/proc", f"/proc/{server.router().pid}/root{other}/public"):
+        (ours / "public").unlink()
+        (ours / "former").rename(ours / "public")
+        become_link(ours / "public", target, VICTIM)
+        names = ("environ", "status", "self/status", "version", "file.txt")
+        assert {server.get(f"/{name}").status for name in names} == {404}, target
+    # The operator may allow it.
+    (ours / "public").unlink()
+    (ours / "public").symlink_to(other / "public")
+    wait_for(lambda: server.get("/file.txt").text == "of another site: public", "the link of root")
+    os.chown(ours / "public", VICTIM, VICTIM, follow_symlinks=False)
+    wait_for(lambda: server.get("/file.txt").status == 404, "the owner's again")
+    server.api("PUT", "/config/routes", [{"action": {**share["action"], "chroot": str(ours.parent)}}])
+    assert server.get("/file.txt").text == "of another site: public"
+    server.api("PUT", "/config/routes", [{"action": {**share["action"], "chroot": str(ours)}}])
+    assert server.get("/file.txt").status == 404
+
+
+def test_a_deploy_of_the_owner_switches_a_share(run, sites):
+    """The release may belong to the user of PHP."""
+    ours, _ = sites
+    server = run({"routes": [{"action": {"share": f"{ours}/current$uri"}}]})
+    os.chown(ours / "releases" / "2", ATTACKER, ATTACKER)
+    for release in ("1", "2", "1"):
+        (ours / "new").symlink_to(f"releases/{release}")
+        os.chown(ours / "new", VICTIM, VICTIM, follow_symlinks=False)
+        (ours / "new").rename(ours / "current")
+        assert server.get("/file.txt").text == f"own: releases/{release}"
+
+
+def test_a_root_that_becomes_a_link_sends_no_files_of_another_user(run, sites):
+    """A new generation is planned by root, and its shares would begin behind the link."""
+    ours, other = sites
+    for site in sites:
+        (site / "public" / "index.php").write_text("<?php echo 'here';")
+        (site / "public" / "send.php").write_text("<?php header('X-Accel-Redirect: /files/file.txt');")
+    root = str(ours / "public")
+    application = {"type": "php", "root": root, "processes": 1, "send_file": {"/files/": root}}
+    script = {"match": {"uri": "*.php"}, "action": {"pass": "applications/app"}}
+    server = run({"applications": {"app": application}, "routes": [script, {"action": {"share": f"{root}$uri"}}]})
+    assert server.get("/file.txt").text == server.get("/send.php").text == "own: public"
+    become_link(ours / "public", other / "public", VICTIM)
+    server.wait_for_log_line("leads to")
+    assert server.get("/index.php").text == "here"
+    statuses = lambda: [server.get(path).status for path in ("/file.txt", "/send.php")]
+    assert statuses() == [404, 404]
+    assert server.api("POST", "/control/applications/app/restart").status < 300
+    assert statuses() == [404, 404]
+
+
 def test_the_configuration_is_not_edited_in_a_folder_of_another_user(run, place):
     server = run({"routes": []})
     editor = place / "editor"

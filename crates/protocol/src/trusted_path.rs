@@ -28,8 +28,11 @@ use std::path::{Component, Path, PathBuf};
 
 /// The most links in a row, as the kernel has it.
 const MAX_LINKS: u32 = 40;
+/// The most names on the way, in all links together: each costs system calls, and the text of a link may have two thousand.
+const MAX_NAMES: u32 = 1000;
 /// The mode of a folder that its group or all users can write to.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Opens a file with these flags. A file that is created has this mode.
 ///
@@ -115,6 +118,15 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     Links::new().folder(CWD, path)
 }
 
+/// The folder of a share at this path, whose links are followed as above. A link leads also to what lies directly in a folder of
+/// its owner, such as a release that another user unpacked: this owner can have it sent without the link, too.
+///
+/// # Errors
+/// The errors of open(2), and one for a link of another user.
+pub fn open_shared_folder(path: &Path) -> io::Result<OwnedFd> {
+    Links { lead_into_folders: true, ..Links::new() }.folder(CWD, path)
+}
+
 /// The owner and the group of the folder at this path, whose links are followed as above.
 ///
 /// # Errors
@@ -124,20 +136,23 @@ pub fn owner_of_folder(path: &Path) -> io::Result<(u32, u32)> {
     Ok((stat.st_uid, stat.st_gid))
 }
 
-/// The links that may still be followed.
+/// The links and names that may still be followed.
 struct Links {
     left: u32,
+    names_left: u32,
     /// Whether all links until now are of root or ours.
     are_trusted: bool,
     /// The owner of the last link of another user, by which the path has come to where it is.
     led_by: Option<u32>,
+    /// Whether a folder directly in a folder of the link's owner is as good as a folder of the owner.
+    lead_into_folders: bool,
 }
 
 // === impl Links ===
 
 impl Links {
     fn new() -> Links {
-        Links { left: MAX_LINKS, are_trusted: true, led_by: None }
+        Links { left: MAX_LINKS, names_left: MAX_NAMES, are_trusted: true, led_by: None, lead_into_folders: false }
     }
 
     /// The folder of a file. A path that is not absolute begins at `base`.
@@ -147,10 +162,13 @@ impl Links {
     }
 
     fn folder(&mut self, base: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
-        const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
         let mut folder = openat(base, ".", FOLDER, Mode::empty())?;
         for component in path.components() {
             let name = component.as_os_str();
+            self.names_left = self
+                .names_left
+                .checked_sub(1)
+                .ok_or_else(|| io::Error::other("its symbolic links have too many names"))?;
             // The root is a component, too: a path begins again there.
             if component == Component::RootDir {
                 self.led_by = None;
@@ -181,17 +199,23 @@ impl Links {
         self.begin_link_of(owner);
         let target = PathBuf::from(OsString::from_vec(readlinkat(link, "", Vec::new())?.into_bytes()));
         let linked = self.folder(folder, &target)?;
-        if !is_trusted(owner) && fstat(&linked)?.st_uid != owner {
+        if is_trusted(owner) {
+            return Ok(linked);
+        }
+        let found = fstat(&linked)?.st_uid;
+        if found != owner && !self.is_in_folder_of(owner, &linked)? {
             let target = target.display();
             return Err(io::Error::other(format!(
-                "a folder of its path is a symbolic link of user id {owner} to {target}, which belongs to another user: it is \
-                 not followed"
+                "a folder of its path is a symbolic link of user id {owner} to {target}, which belongs to another user, id {found}: \
+                 it is not followed"
             )));
         }
-        if !is_trusted(owner) {
-            self.led_by = Some(owner);
-        }
+        self.led_by = Some(owner);
         Ok(linked)
+    }
+
+    fn is_in_folder_of(&self, owner: u32, folder: &OwnedFd) -> io::Result<bool> {
+        Ok(self.lead_into_folders && fstat(openat(folder, "..", FOLDER, Mode::empty())?)?.st_uid == owner)
     }
 
     /// Whether the kernel follows the links of this folder.
@@ -442,6 +466,51 @@ mod tests {
             lchown(at("link"), Some(5), None).unwrap();
             assert_eq!(owner_of_folder(&at("link")).unwrap(), (5, 5));
         }
+    }
+
+    #[test]
+    fn the_link_to_a_shared_folder_leads_also_into_a_folder_of_its_owner() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["site/releases/1/public", "private/files"] {
+            std::fs::create_dir_all(at(name)).unwrap();
+        }
+        symlink("releases/1", at("site/current")).unwrap();
+        symlink(at("private"), at("site/private")).unwrap();
+        symlink(at("private/files"), at("site/files")).unwrap();
+        symlink("../../private/files", at("site/releases/files")).unwrap();
+        symlink("/proc/self", at("site/process")).unwrap();
+        symlink("site/private", at("of-root")).unwrap();
+        for name in ["site", "site/releases", "site/current", "site/private", "site/files", "site/releases/files"] {
+            lchown(at(name), Some(65534), None).unwrap();
+        }
+        lchown(at("site/process"), Some(65534), None).unwrap();
+        open_folder(&at("site/current/public")).unwrap_err();
+        open_shared_folder(&at("site/current/public")).unwrap();
+        for name in
+            ["site/private", "site/private/files", "site/files", "site/releases/files", "site/process", "of-root"]
+        {
+            open_shared_folder(&at(name)).expect_err(name);
+        }
+        let refused = open_shared_folder(&at("site/files")).unwrap_err().to_string();
+        assert!(
+            refused.ends_with("/private/files, which belongs to another user, id 0: it is not followed"),
+            "{refused}"
+        );
+        let many = std::iter::repeat_n("../site/", 400).collect::<String>();
+        for (link, target) in [("site/many", many.clone()), ("site/more", many + "many/")] {
+            symlink(target, at(link)).unwrap();
+            lchown(at(link), Some(65534), None).unwrap();
+        }
+        open_shared_folder(&at("site/many")).unwrap();
+        let refused = open_shared_folder(&at("site/more")).unwrap_err().to_string();
+        assert_eq!(refused, "its symbolic links have too many names");
+        // Root may lead anywhere.
+        lchown(at("site/private"), Some(0), None).unwrap();
+        open_shared_folder(&at("site/private/files")).unwrap();
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! and the opening are one step, and a link that is swapped in between has no effect: `openat2` resolves below a
 //! descriptor of the base, and where that is not enough (an absolute link may stay below the base), the resolved path is
 //! opened once more with no links allowed. Without `openat2` (some kernels and containers) a walk opens component by
-//! component. The base itself comes from the configuration and may contain links, which deploys that swap a link need.
+//! component. The base itself comes from the configuration and may contain links, which deploys that swap a link need:
+//! `bases` decides about them.
 //!
 //! Opening never waits for the other end of a fifo. The caller checks that a descriptor is a regular file.
 //!
@@ -13,6 +14,7 @@
 
 use std::{cell::Cell, os::fd::OwnedFd, path::Path};
 
+use super::bases::{BaseError, Bases, FOLDER};
 use howdah_protocol::canonical;
 use rustix::{
     fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags},
@@ -57,6 +59,8 @@ pub(super) enum OpenError {
     Denied,
     /// The path contains a link that the policy does not allow.
     Refused,
+    /// A link in the path of the base leads to a folder of another user than the link's.
+    BaseRefused,
     Failed(Errno),
 }
 
@@ -65,6 +69,7 @@ pub(super) enum OpenError {
 pub(super) struct Opener {
     /// Set when the kernel, or a seccomp filter in front of it, has rejected `openat2` as unknown.
     without_openat2: Cell<bool>,
+    bases: Bases,
 }
 
 // === impl Opener ===
@@ -76,13 +81,16 @@ impl Opener {
                 fs::open(shared.path, kind.flags(), Mode::empty()).map_err(OpenError::from)
             }
             LinkPolicy::Follow => self.open_on_mount(shared, kind),
-            LinkPolicy::Never => self.open_without_links(shared.base, Path::new(shared.relative), shared.mounts, kind),
+            LinkPolicy::Never => {
+                let base = self.bases.open(shared.base)?;
+                self.open_without_links(base, Path::new(shared.relative), shared.mounts, kind)
+            }
             LinkPolicy::StayBelow => self.open_below(shared, kind),
         }
     }
 
     fn open_below(&self, shared: SharedPath<'_>, kind: OpenKind) -> Result<OwnedFd, OpenError> {
-        let base = open_base(shared.base)?;
+        let base = self.bases.open(shared.base)?;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | crossing(shared.mounts);
         match self.openat2(&base, Path::new(shared.relative), kind, resolve) {
             Some(Err(Errno::XDEV)) | None => {}
@@ -92,12 +100,13 @@ impl Opener {
         let canonical_base = canonical(shared.base)?;
         let canonical_path = canonical(&shared.base.join(shared.relative))?;
         let relative = canonical_path.strip_prefix(&canonical_base).map_err(|_| OpenError::Refused)?;
-        self.open_without_links(&canonical_base, relative, shared.mounts, kind)
+        // Below the base that was opened: its path may lead elsewhere by now.
+        self.open_without_links(base, relative, shared.mounts, kind)
     }
 
     /// Follows all links, but stays on the base's file system.
     fn open_on_mount(&self, shared: SharedPath<'_>, kind: OpenKind) -> Result<OwnedFd, OpenError> {
-        let base = open_base(shared.base)?;
+        let base = fs::open(shared.base, FOLDER, Mode::empty())?;
         let relative = Path::new(shared.relative);
         match self.openat2(&base, relative, kind, crossing(false)) {
             Some(Err(Errno::XDEV)) => Err(OpenError::Refused),
@@ -111,12 +120,11 @@ impl Opener {
 
     fn open_without_links(
         &self,
-        base: &Path,
+        base: OwnedFd,
         relative: &Path,
         mounts: bool,
         kind: OpenKind,
     ) -> Result<OwnedFd, OpenError> {
-        let base = open_base(base)?;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | crossing(mounts);
         let opened = self.openat2(&base, relative, kind, resolve);
         let opened = match opened {
@@ -189,6 +197,15 @@ impl From<Errno> for OpenError {
     }
 }
 
+impl From<BaseError> for OpenError {
+    fn from(error: BaseError) -> Self {
+        match error {
+            BaseError::Refused => Self::BaseRefused,
+            BaseError::Failed(error) => error.into(),
+        }
+    }
+}
+
 /// Does the work of `openat2` with `NO_SYMLINKS`, with a system call for each component.
 fn walk(base: OwnedFd, relative: &Path, kind: OpenKind) -> Result<OwnedFd, Errno> {
     let mut folder = base;
@@ -226,16 +243,9 @@ fn is_link(folder: &OwnedFd, name: &Path) -> bool {
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
-fn open_base(base: &Path) -> Result<OwnedFd, OpenError> {
-    fs::open(base, FOLDER, Mode::empty()).map_err(OpenError::from)
-}
-
 fn or_dot(relative: &Path) -> &Path {
     if relative.as_os_str().is_empty() { Path::new(".") } else { relative }
 }
-
-/// Requests no read permission: it is not needed to pass through a folder.
-const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 #[cfg(test)]
 mod tests {
@@ -291,7 +301,7 @@ mod tests {
     }
 
     fn openers() -> [Opener; 2] {
-        [Opener::default(), Opener { without_openat2: Cell::new(true) }]
+        [Opener::default(), Opener { without_openat2: Cell::new(true), bases: Bases::default() }]
     }
 
     #[test]

@@ -11,6 +11,8 @@ use howdah_protocol::canonical;
 use howdah_protocol::messages::generation_paths::{
     FixedScript, GenerationPaths, PinnedLink, TargetPaths, WorkerScriptPaths,
 };
+use howdah_protocol::trusted_path;
+use rustix::fs::fstat;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -144,7 +146,7 @@ impl Finder<'_> {
             return Ok(path.to_owned());
         }
         if let Some(pin) = pin(path, &resolved, |path| self.canonical(path)) {
-            self.pins.push(PinnedLink { link: self.outside(&pin.link), leads_to: self.outside(&pin.leads_to) });
+            self.pin(&pin);
         }
         Ok(resolved)
     }
@@ -163,9 +165,18 @@ impl Finder<'_> {
             && let Some(led_to) = resolved.parent()
             && let Some(pin) = pin(&configured_root.join(folders), led_to, |path| self.canonical(path))
         {
-            self.pins.push(PinnedLink { link: self.outside(&pin.link), leads_to: self.outside(&pin.leads_to) });
+            self.pin(&pin);
         }
         resolved
+    }
+
+    /// A share at a pinned link has no link any more, at which the router would see that it leads to a folder of another user.
+    /// Such a link is left to the router. Links in a rootfs stay in it.
+    fn pin(&mut self, pin: &PinnedLink) {
+        let pin = PinnedLink { link: self.outside(&pin.link), leads_to: self.outside(&pin.leads_to) };
+        if self.rootfs.is_some() || is_shared(&pin) {
+            self.pins.push(pin);
+        }
     }
 
     /// The path without links, as seen by a process with this root directory.
@@ -182,6 +193,15 @@ impl Finder<'_> {
             None => path.to_owned(),
         }
     }
+}
+
+/// Whether the router may follow the link, and would come to the same folder.
+fn is_shared(pin: &PinnedLink) -> bool {
+    let identity = |path: &Path| {
+        let stat = fstat(trusted_path::open_shared_folder(path).ok()?).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    };
+    identity(&pin.link).is_some_and(|linked| identity(&pin.leads_to) == Some(linked))
 }
 
 /// The part of a path that is the link: without the names that follow it on both sides. `/srv/current` for
@@ -255,6 +275,21 @@ mod tests {
         assert_eq!((&*front.name, &front.filename), ("index.php", &deployed.at("releases/1/public/index.php")));
         assert_eq!(found.working_directory, Some(deployed.at("releases/1")));
         assert_eq!(deployed.pins(&found), [pair("current", "releases/1")]);
+    }
+
+    #[test]
+    fn a_link_to_a_folder_of_another_user_is_not_pinned() {
+        use std::os::unix::fs::lchown;
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let deployed = Deployed::new();
+        let application = deployed.application(r#""root": "$current/public""#);
+        lchown(deployed.at("current"), Some(65534), None).unwrap();
+        let found = resolve(&application).unwrap();
+        assert_eq!((deployed.pins(&found), found.led_to.len()), (vec![], 1));
+        lchown(deployed.at("releases/1"), Some(65534), None).unwrap();
+        assert_eq!(deployed.pins(&resolve(&application).unwrap()), [pair("current", "releases/1")]);
     }
 
     #[test]
