@@ -1,6 +1,7 @@
 //! A request's body, read to its end before a worker is taken: in memory, and beyond `body_buffer_size` in an unlinked
 //! file.
 
+use crate::backends::buffering::body_disk::BodyOnDisk;
 use crate::request::incoming::IncomingBody;
 use crate::response::failure::Failure;
 use bytes::Bytes;
@@ -40,15 +41,18 @@ impl BufferedBody {
 ///
 /// # Errors
 /// 413 beyond `max_body_size`, 400 when the client breaks off or its framing is wrong, 408 when it stalls for
-/// `body_read_timeout`, 500 when the file can't be written.
+/// `body_read_timeout`, 503 when it has to give way to others on the disk, 500 when the file can't be written.
 pub async fn read(mut body: IncomingBody, limits: &Http) -> Result<BufferedBody, Failure> {
     if body.size_hint().lower() > limits.max_body_size {
         return Err(Failure::BodyTooLarge);
     }
+    // It counts until the file is closed.
+    let mut disk = BodyOnDisk::new("settings/http/body_temp_path");
     let mut buffered = BufferedBody::EMPTY;
     let mut total = 0u64;
     loop {
-        let next = timeout(limits.body_read_timeout, body.frame()).await.map_err(|_| Failure::RequestTimeout)?;
+        let next = disk.next(timeout(limits.body_read_timeout, body.frame())).await?;
+        let next = next.map_err(|_| Failure::RequestTimeout)?;
         let Some(frame) = next else { break };
         let frame = frame.map_err(|_| Failure::BadRequest("the body breaks off, or its framing is wrong"))?;
         // Trailers are dropped: CGI has no place for them.
@@ -57,7 +61,7 @@ pub async fn read(mut body: IncomingBody, limits: &Http) -> Result<BufferedBody,
         if total > limits.max_body_size {
             return Err(Failure::BodyTooLarge);
         }
-        buffered.push(&data, limits).map_err(|error| {
+        buffered.push(&data, limits, &mut disk).map_err(|error| {
             tracing::error!(%error, "cannot write a request's body to a temporary file; see settings/http/body_temp_path");
             Failure::Internal
         })?;
@@ -66,18 +70,20 @@ pub async fn read(mut body: IncomingBody, limits: &Http) -> Result<BufferedBody,
 }
 
 impl BufferedBody {
-    fn push(&mut self, data: &[u8], limits: &Http) -> io::Result<()> {
+    fn push(&mut self, data: &[u8], limits: &Http, disk: &mut BodyOnDisk) -> io::Result<()> {
         if self.file.is_none() && (self.memory.len() + data.len()) as u64 > limits.body_buffer_size {
             let mut file = match &limits.body_temp_path {
                 Some(folder) => tempfile::tempfile_in(folder)?,
                 None => tempfile::tempfile()?,
             };
+            disk.count(&file, self.memory.len() as u64);
             file.write_all(&self.memory)?;
             self.file = Some((file, self.memory.len() as u64));
             self.memory = Vec::new();
         }
         match &mut self.file {
             Some((file, len)) => {
+                disk.count(file, data.len() as u64);
                 file.write_all(data)?;
                 *len += data.len() as u64;
             }

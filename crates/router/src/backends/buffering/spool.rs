@@ -16,8 +16,9 @@
 //! room until its client has taken them; in a larger one, the push fails, and so does the response.
 
 use crate::resources::counted_memory::CountedMemory;
+use crate::resources::disk_space::{DiskSpace, LOOK_BYTES, is_time_to_look};
 use bytes::Bytes;
-use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
+use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -74,12 +75,6 @@ const PART_OF_FREE: usize = 8;
 const SMALL: usize = 16 * 1024;
 /// The limit for one [`Spool::take`] from the file, in bytes.
 const PORTION: usize = 128 * 1024;
-/// Spools leave this part of a file system free, and no more than [`MOST_LEFT_FREE`].
-const PART_LEFT_FREE: u64 = 16;
-/// In bytes.
-const MOST_LEFT_FREE: u64 = 256 * 1024 * 1024;
-/// A file is compared with the free space after this number of bytes.
-const COMPARE_BYTES: u64 = 1024 * 1024;
 /// How many bytes are read from the file before their disk space is freed.
 const FREE_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -171,7 +166,7 @@ impl Spool {
         overflow.file.write_all_at(bytes, overflow.written)?;
         let before = overflow.written;
         overflow.written += bytes.len() as u64;
-        if self.limits.writer_waits && before / COMPARE_BYTES != overflow.written / COMPARE_BYTES {
+        if self.limits.writer_waits && is_time_to_look(before, overflow.written) {
             overflow.compare_with_free_space();
         }
         Ok(())
@@ -225,9 +220,9 @@ pub fn counted(bytes: Vec<u8>) -> Bytes {
     CountedMemory::count(&MEMORY_OF_ALL, counted_length(bytes.len())).with(bytes)
 }
 
-/// How many bytes a file may have on a file system with this number of bytes, of which these are free.
-fn part_of_disk(free: u64, all: u64) -> u64 {
-    free.saturating_sub((all / PART_LEFT_FREE).min(MOST_LEFT_FREE)) / PART_OF_FREE as u64
+/// How many bytes a file may have on this file system.
+fn part_of_disk(space: DiskSpace) -> u64 {
+    space.free.saturating_sub(space.left_free()) / PART_OF_FREE as u64
 }
 
 fn counted_length(bytes: usize) -> usize {
@@ -251,17 +246,13 @@ impl Overflow {
     }
 
     fn compare_with_free_space(&mut self) {
-        self.has_its_part = fstatvfs(&self.file).is_ok_and(|system| {
-            let [free, all] = [system.f_bavail, system.f_blocks].map(|blocks| blocks.saturating_mul(system.f_frsize));
-            // Some file systems report no sizes.
-            all != 0 && self.on_disk() > part_of_disk(free, all)
-        });
+        self.has_its_part = DiskSpace::of(&self.file).is_some_and(|space| self.on_disk() > part_of_disk(space));
     }
 
     /// Frees the disk space of the bytes that have been read, if that is worth a system call. Some network file systems
     /// cannot: they free the space when the file is closed.
     fn free(&mut self) {
-        let step = if self.has_its_part { COMPARE_BYTES } else { FREE_BYTES };
+        let step = if self.has_its_part { LOOK_BYTES } else { FREE_BYTES };
         if !self.can_free || self.read - self.freed < step {
             return;
         }
@@ -365,7 +356,7 @@ mod tests {
             (1 << 40, 8448 * MIB, 1024 * MIB),
         ];
         for (all, free, expected) in table {
-            assert_eq!(part_of_disk(free, all), expected, "{free} of {all}");
+            assert_eq!(part_of_disk(DiskSpace { free, all }), expected, "{free} of {all}");
         }
         let mut spool = spool(10, 1 << 30);
         spool.push(&[7; 100]).unwrap();

@@ -7,6 +7,7 @@
 //! The large forms of all requests have a limit of memory, beyond which they are answered 503. Their fields become JSON on
 //! another thread: one field may have megabytes.
 
+use crate::backends::buffering::body_disk::BodyOnDisk;
 use crate::backends::roadrunner::multipart::{MultipartParser, MultipartPiece, PartHead};
 use crate::backends::roadrunner::upload::{Upload, UploadWriter};
 use crate::report::Throttle;
@@ -102,6 +103,8 @@ const COPIES: usize = 4;
 const MOST_OF_ALL: usize = 512 * 1024 * 1024;
 /// `Retry-After` beyond that, in seconds.
 const RETRY_AFTER: u32 = 1;
+/// Where the folder of uploads comes from.
+const UPLOADS: &str = "TMPDIR of howdah";
 
 static MEMORY_OF_ALL: AtomicUsize = AtomicUsize::new(0);
 static REFUSED: LazyLock<Throttle> = LazyLock::new(|| Throttle::new(Duration::from_secs(60)));
@@ -120,7 +123,8 @@ pub fn kind(parts: &Parts) -> Option<FormKind> {
 /// Reads a form to its end. Its files are made in `folder`.
 ///
 /// # Errors
-/// 400, 408 and 413 for errors of the form or its body, 500 when a file cannot be written.
+/// 400, 408 and 413 for errors of the form or its body, 503 when it has to give way to others on the disk, 500 when a file
+/// cannot be written.
 pub async fn read(
     kind: FormKind,
     parts: &Parts,
@@ -137,7 +141,8 @@ pub async fn read(
 async fn read_url_encoded(mut body: IncomingBody, limits: &Http) -> Result<Form, Failure> {
     let mut text = Vec::new();
     let (mut total, mut memory) = (0, FieldMemory::default());
-    while let Some(data) = next(&mut body, &mut total, limits).await? {
+    let mut disk = BodyOnDisk::new(UPLOADS);
+    while let Some(data) = next(&mut body, &mut total, limits, &mut disk).await? {
         if text.len() + data.len() > MAX_FIELD_BYTES {
             return Err(Failure::BodyTooLarge);
         }
@@ -184,16 +189,19 @@ async fn read_multipart(parts: &Parts, mut body: IncomingBody, folder: &Path, li
     const BAD: Failure = Failure::BadRequest("the parts of the form");
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut parser = MultipartParser::new(content_type).ok_or(BAD)?;
+    // It counts until the files are removed, or complete.
+    let mut disk = BodyOnDisk::new(UPLOADS);
     let mut form = FormWriter::default();
     let mut total = 0;
     let mut turn = Turn::begin();
-    while let Some(data) = next(&mut body, &mut total, limits).await? {
+    while let Some(data) = next(&mut body, &mut total, limits, &mut disk).await? {
         parser.push(&data);
         while let Some(piece) = parser.next().map_err(|_| BAD)? {
             turn.pause_if_long().await;
-            form.take(piece, folder)?;
+            form.take(piece, folder, &mut disk)?;
         }
     }
+    drop(disk);
     if !parser.has_ended() {
         return Err(BAD);
     }
@@ -203,12 +211,18 @@ async fn read_multipart(parts: &Parts, mut body: IncomingBody, folder: &Path, li
 }
 
 /// The next bytes of a body.
-async fn next(body: &mut IncomingBody, total: &mut u64, limits: &Http) -> Result<Option<Bytes>, Failure> {
+async fn next(
+    body: &mut IncomingBody,
+    total: &mut u64,
+    limits: &Http,
+    disk: &mut BodyOnDisk,
+) -> Result<Option<Bytes>, Failure> {
     if body.size_hint().lower().saturating_add(*total) > limits.max_body_size {
         return Err(Failure::BodyTooLarge);
     }
     loop {
-        let next = timeout(limits.body_read_timeout, body.frame()).await.map_err(|_| Failure::RequestTimeout)?;
+        let next = disk.next(timeout(limits.body_read_timeout, body.frame())).await?;
+        let next = next.map_err(|_| Failure::RequestTimeout)?;
         let Some(frame) = next else { return Ok(None) };
         let frame = frame.map_err(|_| Failure::BadRequest("the body breaks off, or its framing is wrong"))?;
         // Trailers are dropped.
@@ -272,7 +286,7 @@ impl Turn {
 // === impl FormWriter ===
 
 impl FormWriter {
-    fn take(&mut self, piece: MultipartPiece, folder: &Path) -> Result<(), Failure> {
+    fn take(&mut self, piece: MultipartPiece, folder: &Path, disk: &mut BodyOnDisk) -> Result<(), Failure> {
         match piece {
             MultipartPiece::Part(head) => {
                 self.parts += 1;
@@ -291,7 +305,7 @@ impl FormWriter {
                     self.memory.hold(self.field_bytes)?;
                     value.extend_from_slice(&data);
                 }
-                Part::File(_, file) => file.write(&data).map_err(|error| unwritten(&error))?,
+                Part::File(_, file) => file.write(&data, disk).map_err(|error| unwritten(&error))?,
             },
             MultipartPiece::End => match std::mem::take(&mut self.part) {
                 Part::Skipped => {}

@@ -66,7 +66,7 @@ impl WorkerRequest {
     /// Reads a request to its end. Uploaded files are made in `folder`.
     ///
     /// # Errors
-    /// 400, 408, 413 and 500 for errors of the body.
+    /// 400, 408, 413, 500 and 503 for errors of the body.
     pub async fn read(
         subject: &Subject<'_>,
         body: IncomingBody,

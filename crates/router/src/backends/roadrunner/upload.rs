@@ -1,5 +1,6 @@
 //! An uploaded file: the worker gets its path, and reads it. It is removed at the end of the request.
 
+use crate::backends::buffering::body_disk::BodyOnDisk;
 use serde::Serialize;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
@@ -61,8 +62,9 @@ impl UploadWriter {
     ///
     /// # Errors
     /// When the disk is full.
-    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub fn write(&mut self, bytes: &[u8], disk: &mut BodyOnDisk) -> io::Result<()> {
         self.upload.size += bytes.len() as u64;
+        disk.count(&self.file, bytes.len() as u64);
         self.file.write_all(bytes)
     }
 

@@ -1,0 +1,99 @@
+"""Request bodies that are never complete, on a small disk."""
+
+import os
+import select
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from support.faults.file_systems import small_disk
+from support.http.client import Connection
+from support.machine import needs_root
+from support.roadrunner_applications import roadrunner_application
+from support.waiting import wait_for
+
+MIB = 1 << 20
+DISK = 128 * MIB
+UPLOAD = b"x" * 5_000_000
+TAIL = 16
+
+
+def form(size: int) -> tuple[dict, bytes]:
+    """A multipart form with one file, of this size in all."""
+    before = b'--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n'
+    after = b"\r\n--b--\r\n"
+    return {"Content-Type": "multipart/form-data; boundary=b"}, before.ljust(size - len(after), b"y") + after
+
+
+def raw(size: int) -> tuple[dict, bytes]:
+    return {"Content-Type": "text/plain"}, b"y" * size
+
+
+def used(disk: Path) -> int:
+    state = os.statvfs(disk)
+    return (state.f_blocks - state.f_bfree) * state.f_frsize
+
+
+def is_answered(client: Connection) -> bool:
+    return bool(select.select([client.socket], [], [], 0)[0])
+
+
+@pytest.fixture
+def disk(tmp_path):
+    with small_disk(tmp_path / "disk", f"size={DISK},mode=1777") as disk:
+        yield disk
+
+
+@pytest.fixture
+def server(application, folder, run, disk, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(disk))
+    folder.php("index.php", "echo strlen(file_get_contents('php://input'));")
+    applications = {"php": application, "other": dict(application), "roadrunner": roadrunner_application(folder)}
+    routes = [
+        {"match": {"uri": "/php"}, "action": {"rewrite": "/index.php", "pass": "applications/php"}},
+        {"match": {"uri": ["/uploads", "/length"]}, "action": {"pass": "applications/roadrunner"}},
+        {"action": {"rewrite": "/index.php", "pass": "applications/other"}},
+    ]
+    settings = {"http": {"body_temp_path": str(disk), "max_body_size": 80 * MIB}}
+    return run({"applications": applications, "routes": routes, "settings": settings})
+
+
+@needs_root
+@pytest.mark.parametrize("target, body, size", [("/php", raw, 8 * MIB), ("/php", raw, 2 * MIB), ("/uploads", form, 8 * MIB)])
+def test_bodies_that_never_end_leave_the_disk_to_other_uploads(server, disk, target, body, size):
+    headers, content = body(size)
+    with ExitStack() as stack:
+        held = []
+        for _ in range(DISK // size):
+            client = stack.enter_context(server.connect())
+            client.send_request("POST", target, {**headers, "Content-Length": str(size)})
+            with suppress(OSError):
+                client.send(content[:-TAIL])
+            held.append(client)
+        wait_for(lambda: used(disk) > 3 * DISK // 4, "their files")
+        for n in range(TAIL, TAIL - 8, -1):
+            for client in held:
+                with suppress(OSError):
+                    client.send(content[-n : len(content) - n + 1])
+            response = server.post("/", UPLOAD, {"Content-Type": "text/plain"})
+            assert (response.status, response.text) == (200, "5000000")
+        server.wait_for_log_line("answering 503 to the requests whose unfinished bodies take the most for longest")
+        answered = [client for client in held if is_answered(client)]
+        assert 0 < len(answered) * size <= DISK // 4, "as many as others need"
+        for client in answered:
+            assert client.response("POST").status == 503
+        for client in held:
+            if client not in answered:
+                client.send(content[8 - TAIL :])
+                assert client.response("POST").status == 200
+    assert wait_for(lambda: used(disk) < MIB)
+
+
+@needs_root
+def test_a_large_body_may_take_most_of_a_disk(server):
+    headers, content = raw(80 * MIB)
+    with server.connect() as client:
+        client.send_request("POST", "/length", {**headers, "Content-Length": str(len(content))})
+        client.send(content)
+        assert client.response("POST").text.startswith(f"{len(content)} ")
