@@ -25,6 +25,8 @@ pub struct AcceptTurn {
     /// How many connections were open then.
     open: AtomicU64,
     pace: AtomicU8,
+    /// When the turn was last passed on for fewer connections, in microseconds from the beginning.
+    passed: AtomicU64,
     began: Instant,
 }
 
@@ -65,6 +67,9 @@ const ROUND: u64 = 64;
 const FAST_ROUND: Duration = Duration::from_millis(64);
 /// The processor time of a thread, in percent, from which on it is busy.
 const BUSY: u64 = 85;
+/// The time between two passes, for each listener: a thread that gets or loses the turn registers or forgets all of them, which
+/// takes a fifth of this time.
+const PASS_OF_LISTENER: Duration = Duration::from_micros(20);
 /// A thread that was not in its event loop for this long is stuck: each thread is there four times a second.
 const STUCK: Duration = Duration::from_millis(600);
 
@@ -108,6 +113,7 @@ impl AcceptTurn {
             round_ended: 0.into(),
             open: 0.into(),
             pace: (Pace::Slow as u8).into(),
+            passed: 0.into(),
             began: Instant::now(),
         })
     }
@@ -182,14 +188,21 @@ impl ThreadTurn {
         self.becomes(false)
     }
 
-    /// Passes the turn on after this thread has taken a connection, if another one has clearly fewer.
-    pub fn took_connection(&self, loads: &[Arc<Load>]) {
+    /// Passes the turn on after this thread has taken a connection, if another one has clearly fewer. Each thread has this number of
+    /// listeners.
+    pub fn took_connection(&self, loads: &[Arc<Load>], listeners: usize) {
         let now = self.turn.began.elapsed();
         let connections = |thread: usize| loads[thread].connections();
         self.turn.count(self.thread, now, processor_time, connections);
         let is_stuck = |thread| thread != self.thread && self.turn.is_stuck(thread, now);
         let usable = |thread| if is_stuck(thread) { u64::MAX } else { connections(thread) };
-        self.turn.pass(self.thread, next_holder(self.thread, usable, loads.len(), self.turn.pace(now)));
+        let next = next_holder(self.thread, usable, loads.len(), self.turn.pace(now));
+        let passed = Duration::from_micros(self.turn.passed.load(Ordering::Relaxed));
+        let pause = PASS_OF_LISTENER * u32::try_from(listeners).unwrap_or(u32::MAX);
+        if next != self.thread && now.saturating_sub(passed) >= pause {
+            self.turn.passed.store(now.as_micros() as u64, Ordering::Relaxed);
+            self.turn.pass(self.thread, next);
+        }
     }
 
     /// Passes the turn on to the next thread, which may be able to do what this one is not.
@@ -334,12 +347,25 @@ mod tests {
         // The threads that are stuck have fewer connections.
         let loads: Vec<Arc<Load>> = (0..3).map(|_| Arc::default()).collect();
         let _open: Vec<_> = (0..10).map(|_| loads[1].connection_began()).collect();
-        turn.of(1).took_connection(&loads);
+        turn.of(1).took_connection(&loads, 1);
         turn.of(1).pass_on();
         assert!(turn.of(1).is_own());
         turn.of(0).check();
         turn.of(1).pass_on();
         assert!(turn.of(0).is_own(), "it skips the one that is stuck");
+    }
+
+    #[test]
+    fn many_listeners_are_not_passed_on_often() {
+        let turn = turn_of(2);
+        let loads: Vec<Arc<Load>> = (0..2).map(|_| Arc::default()).collect();
+        let _open: Vec<_> = (0..10).map(|_| loads[0].connection_began()).collect();
+        turn.passed.store(u64::MAX, Ordering::Relaxed);
+        turn.of(0).took_connection(&loads, 1000);
+        assert!(turn.of(0).is_own(), "it was passed on just now");
+        turn.passed.store(0, Ordering::Relaxed);
+        turn.of(0).took_connection(&loads, 0);
+        assert!(turn.of(1).is_own());
     }
 
     #[test]

@@ -382,6 +382,6 @@ impl Acceptor for Thread {
     fn take(self: &Rc<Self>, accepted: Accepted, entrance: Entrance) {
         self.shortage.set(None);
         spawn_local(Rc::clone(&self.serving).serve(accepted, entrance));
-        self.turn.took_connection(&self.loads);
+        self.turn.took_connection(&self.loads, self.accepting.borrow().len());
     }
 }
