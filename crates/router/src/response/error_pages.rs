@@ -38,21 +38,24 @@ impl LoadedErrorPages {
     /// # Errors
     /// The path of the option, and why its file cannot be used.
     pub fn load(pages: &ErrorPages, tolerated: &HashSet<PathBuf>) -> Result<LoadedErrorPages, String> {
-        let mut by_file: HashMap<_, LoadedPage> = HashMap::new();
+        // A file that is tolerated and missing has no page.
+        let mut by_file: HashMap<_, Option<LoadedPage>> = HashMap::new();
         let mut loaded = HashMap::new();
         for (status, page) in pages.iter() {
             if !by_file.contains_key(&page.file) {
                 let content = read(page).map_err(|problem| {
                     format!("settings/http/error_pages/{}: {:?}: {problem}; correct the path", page.option, page.file)
                 });
-                match content {
+                let content = match content {
                     Err(problem) if tolerated.contains(&page.file) => {
                         tracing::error!("{problem}; these errors have howdah's own page");
+                        None
                     }
-                    content => drop(by_file.insert(page.file.clone(), content?)),
-                }
+                    content => Some(content?),
+                };
+                by_file.insert(page.file.clone(), content);
             }
-            loaded.extend(by_file.get(&page.file).map(|page| (status, page.clone())));
+            loaded.extend(by_file.get(&page.file).cloned().flatten().map(|page| (status, page)));
         }
         Ok(LoadedErrorPages { pages: loaded })
     }

@@ -3,7 +3,7 @@
 //! [`RequestPath`](crate::request::path::RequestPath) is made of a request target; the router renders the path of a file
 //! from it, and [`StaticFiles::serve`] finds the file, checks it and answers: one `stat` and a few reference counts for
 //! a file that the thread has sent before and that has not changed since. The modules in the order of a request: `names`
-//! (which names are never sent), `open`, `bases` and `refusal` (symbolic links), `lookup` with `cache` and `version`,
+//! (which names are never sent), `open`, with the `bases` of shares, and `refusal` (symbolic links), `lookup` with `cache` and `version`,
 //! `conditional` and `range`, `respond`, `body` and `read`; `mime` determines content types.
 //!
 //! A path that leads to nothing that may be sent is [`ShareOutcome::NotFound`], whatever the reason: an answer must not
@@ -12,7 +12,6 @@
 //! returns [`WouldWait`], and [`find`] answers on another thread. Trouble on our side (no descriptors left, a broken
 //! disk) is a 503 or 500, and an error in the log with the path.
 
-mod bases;
 mod body;
 mod cache;
 mod conditional;

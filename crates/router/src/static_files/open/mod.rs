@@ -12,9 +12,11 @@
 //! A client can cause [`OpenError::Missing`], [`OpenError::Denied`] and [`OpenError::Refused`]; [`OpenError::Failed`] is
 //! trouble on our side, such as no descriptors left.
 
+mod bases;
+
 use std::{cell::Cell, os::fd::OwnedFd, path::Path};
 
-use super::bases::{BaseError, Bases, FOLDER};
+use bases::{BaseError, Bases, FOLDER};
 use howdah_protocol::canonical;
 use rustix::{
     fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags},

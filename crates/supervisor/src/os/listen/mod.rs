@@ -3,6 +3,10 @@
 //!
 //! An error is one sentence that names the address and what to do.
 
+mod explain;
+
+pub use explain::ChosenBy;
+
 use crate::os::resources;
 use crate::os::system_error::error_text;
 use howdah_config::Address;
@@ -52,19 +56,6 @@ const NO_NEW_HANDSHAKES: [SockFilter; 5] = [
     // Drop the packet.
     SockFilter::new(0x06, 0, 0, 0),
 ];
-
-/// Which option names an address, for errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChosenBy {
-    /// `--listen`
-    Option,
-    /// `listeners` in the configuration
-    Configuration,
-    /// `settings/metrics` in the configuration
-    Metrics,
-    /// `--control`
-    Control,
-}
 
 /// The access to the file of a Unix socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,7 +140,7 @@ impl Listeners {
         let address = self.sockets.get(&listener).map(|socket| &socket.address);
         let Some(Address::Tcp(address)) = address else { return Err("HTTP/3 needs a port".to_owned()) };
         let opened = open_udp(*address);
-        let fd = opened.map_err(|error| explain_udp(*address, &error))?;
+        let fd = opened.map_err(|error| explain::explain_udp(*address, &error))?;
         let address = Address::Tcp(*address);
         self.last += 1;
         let configured = address.clone();
@@ -179,7 +170,7 @@ impl Listeners {
                 "cannot listen on {address}: howdah itself listens on {own}; \
                  make two changes, the first without {own}"
             ),
-            _ => explain(address, error, chosen_by),
+            _ => explain::explain(address, error, chosen_by),
         }
     }
 
@@ -390,53 +381,6 @@ fn to_kernel(backlog: u32) -> i32 {
 
 fn default_backlog() -> i32 {
     resources::longest_backlog().map_or(DEFAULT_BACKLOG, to_kernel)
-}
-
-fn explain_udp(address: SocketAddr, error: &io::Error) -> String {
-    let port = address.port();
-    match error.kind() {
-        io::ErrorKind::AddrInUse => format!(
-            "UDP port {port}, which HTTP/3 needs, is in use by another program, or by the last connections of a listener \
-             that was removed; free it, or remove \"http3\""
-        ),
-        _ => format!("cannot open UDP port {port} for HTTP/3: {}; remove \"http3\"", error_text(error)),
-    }
-}
-
-fn explain(address: &Address, error: &io::Error, chosen_by: ChosenBy) -> String {
-    let option = match chosen_by {
-        ChosenBy::Option => "with --listen",
-        ChosenBy::Configuration => "in \"listeners\"",
-        ChosenBy::Metrics => "in \"listen\"",
-        ChosenBy::Control => "with --control",
-    };
-    match (error.kind(), address) {
-        (io::ErrorKind::AddrInUse, Address::Tcp(tcp)) => {
-            let next = Address::Tcp(SocketAddr::new(tcp.ip(), tcp.port().checked_add(1).unwrap_or(8080)));
-            format!("port {} is in use by another program; choose another {option}, as in {next}", tcp.port())
-        }
-        (io::ErrorKind::AddrInUse, Address::Unix(_) | Address::Abstract(_)) => {
-            format!("{address} is in use by another program; choose another {option}")
-        }
-        (io::ErrorKind::AlreadyExists, _) => {
-            format!(
-                "cannot listen on {address}: there is a file that is not a socket; remove it or choose another path"
-            )
-        }
-        (io::ErrorKind::PermissionDenied, Address::Tcp(_)) => {
-            format!("cannot listen on {address}: permission denied; use a port above 1023 or start howdah as root")
-        }
-        (io::ErrorKind::PermissionDenied, Address::Unix(_) | Address::Abstract(_)) => {
-            format!("cannot listen on {address}: permission denied; choose a folder in which you may write")
-        }
-        (io::ErrorKind::AddrNotAvailable, _) => {
-            format!("cannot listen on {address}: this machine does not have the address; choose another {option}")
-        }
-        (io::ErrorKind::NotFound, _) => {
-            format!("cannot listen on {address}: the folder does not exist; create it or choose another {option}")
-        }
-        _ => format!("cannot listen on {address}: {}; choose another {option}", error_text(error)),
-    }
 }
 
 #[cfg(test)]
