@@ -4,16 +4,16 @@
 //! A kind is a line in howdah's source, together with the application or the upstream that the line is about: that of a
 //! field, of the current request, or of the first name in quotes. Of each kind, [`BURST`] lines are written in
 //! [`WINDOW`]; the others are counted, and one line at the end of the window has their number and the last of them,
-//! with its fields. Warnings and errors are limited, and of the router, which clients talk to, also information. The
+//! with its fields. Strangers may choose names: beyond [`MAX_SUBJECTS`] for a line in the source, further ones are one kind.
+//! Warnings and errors are limited, and of the router, which clients talk to, and of deploys also information. The
 //! warnings of a configuration are not limited, because they all differ, and neither is what an operator requests: the
 //! other levels, and `log_route`.
 //!
 //! A thread writes the numbers. It starts with the first suppressed line, and exits when no window has one.
 
-use crate::terminal::plain::plain;
 use howdah_router::LOG_ROUTE;
 use howdah_supervisor::CONFIGURATION_WARNINGS;
-use howdah_supervisor::plain_text::short;
+use howdah_supervisor::plain_text::plain_and_short;
 use std::collections::HashMap;
 use std::fmt::{Debug, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -30,16 +30,16 @@ use tracing_subscriber::layer::{Context, Filter};
 const BURST: u32 = 20;
 /// The length of a window.
 const WINDOW: Duration = Duration::from_secs(10);
-/// The most kinds that are counted at one time. Lines of further kinds are written.
-const MAX_KINDS: usize = 4096;
+/// The most names that are counted apart at one time, for each line in the source.
+const MAX_SUBJECTS: usize = 64;
 /// The fields that distinguish kinds.
 const SUBJECTS: [&str; 2] = [APPLICATION, "upstream"];
 const APPLICATION: &str = "application";
 /// The targets that are not limited: the numbers of suppressed lines, the warnings of a configuration, and the steps of
 /// routes.
 const UNLIMITED: [&str; 3] = [module_path!(), CONFIGURATION_WARNINGS, LOG_ROUTE];
-/// The beginning of the targets of the router's lines.
-const ROUTER: &str = "howdah_router";
+/// The beginnings of the targets of the router's lines, and of those about deploys.
+const WITH_INFORMATION: [&str; 2] = ["howdah_router", "howdah_supervisor::control::deploys"];
 /// The field of a line's text.
 const MESSAGE: &str = "message";
 
@@ -48,7 +48,7 @@ pub struct LogLimit;
 
 #[derive(Debug, Default)]
 struct State {
-    windows: HashMap<(Identifier, String), Window>,
+    windows: HashMap<Identifier, HashMap<String, Window>>,
     /// The thread runs.
     is_reporting: bool,
 }
@@ -100,7 +100,8 @@ fn log(all: Vec<Suppressed>) {
 }
 
 fn is_limited(level: Level, target: &str) -> bool {
-    let most = if target.starts_with(ROUTER) { Level::INFO } else { Level::WARN };
+    let has_information = WITH_INFORMATION.iter().any(|beginning| target.starts_with(beginning));
+    let most = if has_information { Level::INFO } else { Level::WARN };
     level <= most && !UNLIMITED.contains(&target)
 }
 
@@ -149,9 +150,9 @@ impl<S> Filter<S> for LogLimit {
         if reader.subject.is_empty() {
             reader.subject = application_of_request();
         }
-        let kind = (metadata.callsite(), reader.subject().to_owned());
+        let subject = reader.subject().to_owned();
         with_state(|state| {
-            let may_pass = state.admit(kind, Instant::now(), || reader.line(metadata));
+            let may_pass = state.admit(metadata.callsite(), subject, Instant::now(), || reader.line(metadata));
             if !may_pass && !state.is_reporting {
                 // Without a thread, the numbers are logged at exit.
                 state.is_reporting =
@@ -165,14 +166,14 @@ impl<S> Filter<S> for LogLimit {
 // === impl State ===
 
 impl State {
-    fn admit(&mut self, kind: (Identifier, String), now: Instant, text: impl FnOnce() -> String) -> bool {
-        if self.windows.len() >= MAX_KINDS {
-            self.windows.retain(|_, window| window.suppressed > 0 || !window.is_over(now));
+    fn admit(&mut self, line: Identifier, subject: String, now: Instant, text: impl FnOnce() -> String) -> bool {
+        let windows = self.windows.entry(line).or_default();
+        if windows.len() >= MAX_SUBJECTS {
+            windows.retain(|_, window| window.suppressed > 0 || !window.is_over(now));
         }
-        if self.windows.len() >= MAX_KINDS && !self.windows.contains_key(&kind) {
-            return true;
-        }
-        let window = self.windows.entry(kind).or_insert_with(|| Window::new(now));
+        let is_one_more = windows.len() >= MAX_SUBJECTS && !windows.contains_key(&subject);
+        let window = windows.entry(if is_one_more { String::new() } else { subject });
+        let window = window.or_insert_with(|| Window::new(now));
         if window.is_over(now) && window.suppressed == 0 {
             *window = Window::new(now);
         }
@@ -187,15 +188,17 @@ impl State {
 
     /// When the next window with suppressed lines ends.
     fn next_end(&self) -> Option<Instant> {
-        self.windows.values().filter(|window| window.suppressed > 0).map(|window| window.since + WINDOW).min()
+        let windows = self.windows.values().flat_map(HashMap::values);
+        windows.filter(|window| window.suppressed > 0).map(|window| window.since + WINDOW).min()
     }
 
     /// Removes the windows that are over by then, or all, and returns the suppressed lines.
     fn end_windows(&mut self, by: Option<Instant>) -> Vec<Suppressed> {
-        let ended = self.windows.extract_if(|_, window| by.is_none_or(|now| window.is_over(now)));
+        let is_over = move |window: &Window| by.is_none_or(|now| window.is_over(now));
+        let ended = self.windows.values_mut().flat_map(|of_line| of_line.extract_if(move |_, window| is_over(window)));
         let suppressed = ended.filter(|(_, window)| window.suppressed > 0);
         suppressed
-            .map(|((_, subject), Window { suppressed, last, .. })| Suppressed { count: suppressed, subject, last })
+            .map(|(subject, Window { suppressed, last, .. })| Suppressed { count: suppressed, subject, last })
             .collect()
     }
 }
@@ -229,7 +232,7 @@ impl Reader {
             }
         }
         // It becomes a part of another line.
-        plain(&short(&text))
+        plain_and_short(&text)
     }
 }
 
@@ -259,11 +262,11 @@ mod tests {
     #[test]
     fn a_kind_has_a_burst_and_a_number_at_the_end_of_its_window() {
         let here = tracing::callsite!(name: "test", kind: tracing::metadata::Kind::EVENT, fields: message).metadata();
-        let kind = |subject: &str| (here.callsite(), subject.to_owned());
         let mut state = State::default();
         let start = Instant::now();
         let admitted = |state: &mut State, subject: &str, at: Instant, lines: u32| {
-            (0..lines).filter(|_| state.admit(kind(subject), at, || "text".to_owned())).count()
+            let admit = |_: &u32| state.admit(here.callsite(), subject.to_owned(), at, || "text".to_owned());
+            (0..lines).filter(admit).count()
         };
         assert_eq!(admitted(&mut state, "shop", start, BURST + 5), BURST as usize);
         assert_eq!(admitted(&mut state, "blog", start, 3), 3, "another application has its own burst");
@@ -317,8 +320,8 @@ mod tests {
             }
         });
         let last = with_state(|state| {
-            let mut windows = state.windows.iter().filter(|((_, subject), _)| subject == "of this test");
-            windows.next().map(|(_, window)| (window.suppressed, window.last.clone()))
+            let window = state.windows.values().find_map(|of_line| of_line.get("of this test"));
+            window.map(|window| (window.suppressed, window.last.clone()))
         });
         assert_eq!(last, Some((2, format!("a header was dropped reason=\"too long\" number={}", BURST + 1))));
     }
@@ -329,6 +332,7 @@ mod tests {
             (Level::WARN, "howdah_supervisor::boot", true),
             (Level::INFO, "howdah_supervisor::boot", false),
             (Level::INFO, "howdah_router::dispatch::https", true),
+            (Level::INFO, "howdah_supervisor::control::deploys", true),
             (Level::DEBUG, "howdah_router::dispatch::https", false),
             (Level::INFO, LOG_ROUTE, false),
             (Level::WARN, CONFIGURATION_WARNINGS, false),
@@ -339,15 +343,21 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_kinds_is_limited() {
-        let here = tracing::callsite!(name: "test", kind: tracing::metadata::Kind::EVENT, fields: message).metadata();
+    fn names_that_strangers_choose_are_one_kind_beyond_a_number() {
+        let line = |name: &'static str| match name {
+            "one" => tracing::callsite!(name: "one", kind: tracing::metadata::Kind::EVENT, fields: message).metadata(),
+            _ => tracing::callsite!(name: "two", kind: tracing::metadata::Kind::EVENT, fields: message).metadata(),
+        };
         let mut state = State::default();
         let now = Instant::now();
-        for number in 0..2 * MAX_KINDS {
-            assert!(state.admit((here.callsite(), number.to_string()), now, String::new));
-        }
-        assert_eq!(state.windows.len(), MAX_KINDS);
-        assert!(state.admit((here.callsite(), "late".to_owned()), now + WINDOW, String::new));
-        assert_eq!(state.windows.len(), 1);
+        let mut admit =
+            |name, number: u32, at| state.admit(line(name).callsite(), number.to_string(), at, || "text".to_owned());
+        let written = (0..10_000).filter(|number| admit("one", *number, now)).count();
+        assert_eq!(written, MAX_SUBJECTS + BURST as usize);
+        assert!(admit("two", 7, now), "another line has its own names");
+        assert!(admit("one", 20_000, now + WINDOW), "after the window");
+        let ended = state.end_windows(Some(now + WINDOW));
+        assert_eq!(ended.iter().map(|suppressed| &*suppressed.subject).collect::<Vec<_>>(), [""]);
+        assert_eq!(state.windows.values().map(HashMap::len).sum::<usize>(), 1);
     }
 }

@@ -39,6 +39,15 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
+/// The beginning of a text on one line, as [`plain`] has it. An escape sequence is longer than its character.
+pub fn plain_and_short(text: &str) -> String {
+    let plain = plain(&short(text));
+    match short(&plain) {
+        Cow::Borrowed(_) => plain,
+        Cow::Owned(short) => short,
+    }
+}
+
 /// The text with its lines and tabs, for a message of several lines: all lines but the first are indented, so that none
 /// looks like another message.
 pub fn plain_lines(text: &str) -> String {

@@ -16,7 +16,7 @@ use crate::diagnostics::destination::application_log;
 use crate::terminal::plain::plain;
 use howdah_router::{current_request_fields, send_log_line};
 use howdah_supervisor::LogFormat;
-use howdah_supervisor::plain_text::{plain_lines, short, without_fields};
+use howdah_supervisor::plain_text::{plain_and_short, plain_lines, short, without_fields};
 use howdah_system_log::SystemLog;
 use howdah_system_log::log::Log;
 use howdah_system_log::record::{Record, Severity};
@@ -229,7 +229,7 @@ impl Visit for TextFields {
         match field.name() {
             MESSAGE => {
                 let separator = if self.text.is_empty() { "" } else { " " };
-                let message = if self.has_lines { plain_lines(value) } else { plain(&short(value)) };
+                let message = if self.has_lines { plain_lines(value) } else { plain_and_short(value) };
                 let _ = write!(self.text, "{separator}{}", without_fields(&message));
             }
             _ => self.add(field, plain(&format!("{:?}", short(value)))),

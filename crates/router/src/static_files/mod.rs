@@ -45,7 +45,6 @@ pub use body::FileBody;
 use cache::Cache;
 use lookup::Lookup;
 use open::{LinkPolicy, OpenError, OpenKind, Opener, SharedPath};
-use refusal::Refusals;
 use version::FileIdentity;
 pub use waiting::find;
 
@@ -92,7 +91,6 @@ pub enum ShareOutcome {
 /// Serves files. Each thread has its own instance.
 pub struct StaticFiles {
     opener: Opener,
-    refusals: Refusals,
     cache: RefCell<Cache>,
     /// The buffer for the cache key of the current request.
     key: RefCell<String>,
@@ -109,13 +107,7 @@ impl StaticFiles {
     }
 
     fn with_cache(capacity: usize, waiting: Waiting) -> Self {
-        Self {
-            opener: Opener::default(),
-            refusals: Refusals::default(),
-            cache: RefCell::new(Cache::new(capacity)),
-            key: RefCell::default(),
-            waiting,
-        }
+        Self { opener: Opener::default(), cache: RefCell::new(Cache::new(capacity)), key: RefCell::default(), waiting }
     }
 
     /// Answers a request with a file. `stat` and `open` happen on this thread; a read that has to wait for the disk
@@ -198,7 +190,7 @@ impl StaticFiles {
             Err(OpenError::Missing | OpenError::BaseRefused) => ShareOutcome::NotFound,
             Err(OpenError::Denied) => ShareOutcome::Forbidden,
             Err(OpenError::Refused) => {
-                self.refusals.warn(shared);
+                refusal::warn(shared);
                 ShareOutcome::NotFound
             }
             Err(OpenError::Failed(error)) => ShareOutcome::Response(failure(shared, error)),

@@ -11,36 +11,38 @@ use super::open::{LinkPolicy, SharedPath};
 use crate::report::OncePerMinute;
 use howdah_protocol::canonical;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-#[derive(Default)]
-pub(super) struct Refusals {
-    /// The links with a warning.
-    warned: OncePerMinute<PathBuf>,
-    /// The paths in which a link was searched.
-    searched: OncePerMinute<PathBuf>,
-}
+/// The links with a warning, of all threads.
+static WARNED: LazyLock<OncePerMinute<PathBuf>> = LazyLock::new(OncePerMinute::new);
+/// The paths in which a link was searched.
+static SEARCHED: LazyLock<OncePerMinute<PathBuf>> = LazyLock::new(OncePerMinute::new);
 
-impl Refusals {
-    /// Logs which link of the path was refused, unless that was logged shortly before.
-    pub(super) fn warn(&self, shared: SharedPath<'_>) {
-        // A link may have thousands of names, which each search follows.
-        if !self.searched.is_due(PathBuf::from(shared.path)) {
-            return;
-        }
-        let Some(link) = refused_link(shared).filter(|link| self.warned.is_due(link.clone())) else { return };
-        let leads_to = link.read_link().unwrap_or_default();
-        let (link, leads_to, base) = (link.display(), leads_to.display(), shared.base.display());
-        if shared.links == LinkPolicy::Never {
-            tracing::warn!(
-                "not served: {link} is a symbolic link, and \"follow_symlinks\" is false; \
-                 true allows all links, without the setting links that stay below {base} are followed"
-            );
-        } else {
-            tracing::warn!(
-                "not served: the symbolic link {link} leaves {base}, it leads to {leads_to}; \
+/// Logs which link of the path was refused, unless that was logged shortly before.
+pub(super) fn warn(shared: SharedPath<'_>) {
+    // A link may have thousands of names, which each search follows.
+    if !SEARCHED.is_due(PathBuf::from(shared.path)) {
+        return;
+    }
+    let Some(link) = refused_link(shared).filter(|link| WARNED.is_due(link.clone())) else { return };
+    let leads_to = link.read_link().unwrap_or_default();
+    // In fields: the names are those of strangers, and the message names a kind of line.
+    let (link, leads_to, base) = (link.to_string_lossy(), leads_to.to_string_lossy(), shared.base.to_string_lossy());
+    let (link, leads_to, base) = (&*link, &*leads_to, &*base);
+    if shared.links == LinkPolicy::Never {
+        tracing::warn!(
+            link,
+            "not served: a symbolic link, and \"follow_symlinks\" is false; \
+                 true allows all links, without the setting links that stay in the share are followed"
+        );
+    } else {
+        tracing::warn!(
+            link,
+            leads_to,
+            share = base,
+            "not served: a symbolic link leaves its share; \
                  \"follow_symlinks\": true (serve: --follow-symlinks) allows it"
-            );
-        }
+        );
     }
 }
 

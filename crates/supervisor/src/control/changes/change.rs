@@ -17,8 +17,9 @@ use crate::os::listen::ChosenBy;
 use crate::plan::application::Plan;
 use crate::plan::planning::{Planned, Planning};
 use howdah_protocol::messages::generation_paths::PinnedLink;
+use howdah_protocol::plain_text::plain_and_short;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// A change in progress.
@@ -76,7 +77,7 @@ pub struct DeployedApplication {
     /// Why it is reloaded, for the log.
     pub cause: DeployCause,
     /// The scripts that were written. PHP must be able to compile them.
-    pub written: Vec<PathBuf>,
+    pub written: BTreeSet<PathBuf>,
 }
 
 /// Why an application is reloaded.
@@ -311,8 +312,13 @@ impl Change {
 impl Deploy {
     fn written_of(&self, name: &str) -> Vec<PathBuf> {
         let application = self.applications.iter().find(|application| application.name == name);
-        application.map(|application| application.written.clone()).unwrap_or_default()
+        application.into_iter().flat_map(|application| application.written.iter().cloned()).collect()
     }
+}
+
+/// A path in a log line. An application's user can give it thousands of characters.
+fn shown(path: &Path) -> String {
+    plain_and_short(&path.to_string_lossy())
 }
 
 // === impl DeployCause ===
@@ -321,9 +327,9 @@ impl std::fmt::Display for DeployCause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             DeployCause::Swapped(PinnedLink { link, leads_to }) => {
-                write!(f, "{} now leads to {}", link.display(), leads_to.display())
+                write!(f, "{} now leads to {}", shown(link), shown(leads_to))
             }
-            DeployCause::Edited(file) => write!(f, "{} has changed", file.display()),
+            DeployCause::Edited(file) => write!(f, "{} has changed", shown(file)),
             DeployCause::LogsReopened => write!(f, "its logs are opened again"),
         }
     }

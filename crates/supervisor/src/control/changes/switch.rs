@@ -112,8 +112,8 @@ impl Changes {
         let switched = self.change.take_if(|change| change.is_switching());
         listeners.extend(self.change.iter().flat_map(|change| change.next.sockets()));
         runtime.listeners.retain(&listeners);
-        if switched.is_some() {
-            self.warnings.log(&self.active, runtime);
+        if let Some(change) = &switched {
+            self.warnings.log(&self.active, runtime, !change.origin.has_active_configuration());
             self.retire_idle_workers(runtime, now);
         }
         for (id, listener) in self.active.listeners.iter().zip(&self.active.configuration.listeners) {

@@ -3,7 +3,7 @@
 use crate::control::active::ActiveConfiguration;
 use crate::control::runtime::Runtime;
 use crate::generation::Generation;
-use howdah_config::Settings;
+use howdah_config::{Configuration, Settings};
 
 /// Logs the warnings, and remembers what they depend on.
 #[derive(Debug)]
@@ -35,9 +35,15 @@ impl ConfigurationWarnings {
         ConfigurationWarnings { user_settings: UserSettings::of(settings), has_users, shares_router_user: false }
     }
 
-    /// Logs the warnings of the configuration that has become active.
-    pub fn log(&mut self, active: &ActiveConfiguration, runtime: &Runtime) {
-        let configuration = &active.configuration;
+    /// Logs the warnings of the configuration that is active: those that its text has only if it is new, and not at each deploy.
+    pub fn log(&mut self, active: &ActiveConfiguration, runtime: &Runtime, is_new: bool) {
+        if is_new {
+            self.log_configuration(&active.configuration, runtime);
+        }
+        self.log_shared_user(active, runtime);
+    }
+
+    fn log_configuration(&self, configuration: &Configuration, runtime: &Runtime) {
         configuration.warnings.iter().for_each(|warning| tracing::warn!(target: CONFIGURATION_WARNINGS, "{warning}"));
         let threads = runtime.router.threads();
         if configuration.settings.listen_threads.is_some_and(|wanted| wanted != u32::from(threads)) {
@@ -46,7 +52,6 @@ impl ConfigurationWarnings {
         if self.user_settings != UserSettings::of(&configuration.settings) {
             tracing::warn!("settings/user, settings/group: the router keeps its user; restart howdah to change it");
         }
-        self.log_shared_user(active, runtime);
     }
 
     /// Warns if several applications run and one of them has the router's user, once it does: a single application can

@@ -13,6 +13,7 @@ use crate::generation::Generation;
 use crate::plan::resolution::difference;
 use howdah_config::Reload;
 use howdah_protocol::messages::generation_paths::PinnedLink;
+use howdah_protocol::plain_text::plain_and_short;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::task::{Context, Poll};
@@ -59,6 +60,8 @@ struct Unresolved {
 /// A reload waits while this number of former generations of its application still answer requests: deploys may be quicker than
 /// requests that last for hours, and each generation has its processes.
 const MAX_FORMER: usize = 32;
+/// The number of scripts of an application that are compiled before a reload. While no reload succeeds, any number may be written.
+const MAX_WRITTEN: usize = 1000;
 
 // === impl DueReload ===
 
@@ -93,7 +96,8 @@ impl Deploys {
             DeployNotice::Lost { application, problem } => {
                 tracing::warn!(
                     "it is not known where the paths of the application {application:?} lead; the release that runs \
-                     goes on, and the next one is taken when they lead somewhere: {problem}"
+                     goes on, and the next one is taken when they lead somewhere: {}",
+                    plain_and_short(&problem)
                 );
                 if let Some(due) = self.due.get_mut(&application) {
                     due.swap = None;
@@ -104,7 +108,7 @@ impl Deploys {
             }
             DeployNotice::Edited { application, files, at } => {
                 let scripts = files.iter().filter(|file| is_compiled(file)).cloned();
-                self.written.entry(application.clone()).or_default().extend(scripts);
+                remember_written(self.written.entry(application.clone()).or_default(), scripts);
                 self.due.entry(application).or_default().edit = files.into_iter().next().map(|file| (file, at));
             }
         }
@@ -181,7 +185,7 @@ impl Deploys {
         let edit = due.edit.filter(|(_, at)| reload == Reload::OnChange && *at > generation.born());
         let edit = || edit.map(|(file, _)| DeployCause::Edited(file));
         let cause = swap.or_else(edit).or_else(|| due.logs.then_some(DeployCause::LogsReopened))?;
-        let written = self.written.get(name).into_iter().flatten().cloned().collect();
+        let written = self.written.get(name).cloned().unwrap_or_default();
         Some(DeployedApplication { name: name.to_owned(), cause, written })
     }
 
@@ -268,6 +272,12 @@ impl Deploys {
     }
 }
 
+/// Adds scripts that were written, while there are fewer than [`MAX_WRITTEN`].
+fn remember_written(written: &mut BTreeSet<PathBuf>, scripts: impl Iterator<Item = PathBuf>) {
+    let room = MAX_WRITTEN.saturating_sub(written.len());
+    written.extend(scripts.take(room));
+}
+
 /// The generation that serves this application.
 fn generation_of<'a>(name: &str, changes: &Changes, runtime: &'a Runtime) -> Option<&'a Generation> {
     let id = changes.served(runtime.stage).generations.get(name)?;
@@ -292,6 +302,15 @@ mod tests {
         deploys.reopen_logs("shop");
         let mut next = || deploys.pop_next(|_| false).map(|(name, _)| name);
         assert_eq!((next(), next(), next()), (Some("shop".to_owned()), Some("aaa".to_owned()), None));
+    }
+
+    #[test]
+    fn the_number_of_scripts_that_wait_for_a_reload_is_bounded() {
+        let mut written = BTreeSet::new();
+        for hundred in 0..20 {
+            remember_written(&mut written, (0..100).map(|n| PathBuf::from(format!("{hundred}-{n}.php"))));
+        }
+        assert_eq!(written.len(), MAX_WRITTEN);
     }
 
     #[test]
