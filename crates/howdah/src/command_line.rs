@@ -88,7 +88,9 @@ pub fn main() -> ExitCode {
         Some(Command::Lab(command)) => command.run(),
         None => Err("no command was given; see `howdah --help`".to_owned()),
     };
-    match result {
+    let is_whole =
+        || output::error().map_or(Ok(()), |error| Err(format!("standard output cannot be written: {error}")));
+    match result.and_then(|()| is_whole()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             output::print_error(&reason);

@@ -1,10 +1,24 @@
-//! Writes to standard output and standard error. A closed output, as after `| head`, is not a failure.
+//! Writes to standard output and standard error. A closed output, as after `| head`, is not a failure; a full disk is one.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
+use std::sync::Mutex;
 
-/// Prints a text and flushes it.
+/// The first error of standard output.
+static ERROR: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Prints a text and flushes it. An error is kept for [`error`].
 pub fn print(text: &str) {
-    let _ = try_print(text);
+    if let Err(error) = try_print(text)
+        && error.kind() != ErrorKind::BrokenPipe
+        && let Ok(mut first) = ERROR.lock()
+    {
+        first.get_or_insert(error);
+    }
+}
+
+/// The first error of standard output: a command whose output is not whole has failed.
+pub fn error() -> Option<io::Error> {
+    ERROR.lock().ok().and_then(|mut error| error.take())
 }
 
 /// Prints an error on standard error.

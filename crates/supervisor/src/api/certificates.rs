@@ -5,7 +5,6 @@ use crate::api::request::ControlRequest;
 use crate::control::Control;
 use crate::store::certificates;
 use howdah_config::{Document, DocumentPath, Refusal, answer};
-use std::time::Instant;
 
 /// All certificates, one of them, or a part of one.
 pub fn get(path: &str, control: &Control) -> Result<ApiAnswer, Refusal> {
@@ -21,7 +20,7 @@ pub fn get(path: &str, control: &Control) -> Result<ApiAnswer, Refusal> {
 }
 
 /// Adds, replaces or removes a certificate. New connections get a replaced one as soon as the router has it.
-pub fn change(path: &str, request: &ControlRequest, control: &mut Control, now: Instant) -> Result<ApiAnswer, Refusal> {
+pub fn change(path: &str, request: &ControlRequest, control: &mut Control) -> Result<ApiAnswer, Refusal> {
     let path = DocumentPath::parse(path)?;
     let detail = "PUT or DELETE /certificates/NAME";
     let name = match path.segments() {
@@ -35,7 +34,7 @@ pub fn change(path: &str, request: &ControlRequest, control: &mut Control, now: 
             let used_with_key = certificates::used_with_key(&control.changes.active().configuration);
             if certificates.put(name, &request.body, &used_with_key)? {
                 tracing::info!("the certificate {name:?} was replaced");
-                control.send_replaced_certificate(name, now);
+                control.send_replaced_certificate(name);
             } else {
                 tracing::info!("the certificate {name:?} was uploaded");
             }

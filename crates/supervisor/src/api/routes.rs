@@ -156,7 +156,7 @@ fn change(request: ControlRequest, control: &mut Control, now: Instant) {
     if request.below("config").is_some() {
         configuration::edit(request, control, now);
     } else if let Some(path) = request.below("certificates") {
-        let answer = certificates::change(path, &request, control, now);
+        let answer = certificates::change(path, &request, control);
         request.answer(answer.unwrap_or_else(ApiAnswer::from));
     } else if let Some(path) = request.below("control/applications") {
         match DocumentPath::parse(path).as_ref().map(DocumentPath::segments) {

@@ -312,11 +312,11 @@ impl Control {
 
     /// The router gets the certificate that was replaced under this name, if the configuration uses it. Listeners only
     /// use it for new connections; the connections to servers need the whole configuration again.
-    pub fn send_replaced_certificate(&mut self, name: &str, now: Instant) {
+    pub fn send_replaced_certificate(&mut self, name: &str) {
         let Control { changes, runtime, .. } = self;
         let active = changes.active();
         let sent = if certificates::used_by_proxy(&active.configuration).contains(name) {
-            runtime.configure_router(active, now)
+            runtime.configure_router(active)
         } else if certificates::used(&active.configuration).contains(name) {
             runtime.send_certificates(active)
         } else {

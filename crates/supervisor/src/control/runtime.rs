@@ -54,13 +54,13 @@ impl Runtime {
     ///
     /// # Errors
     /// When that cannot be sent: the router goes on as before, or is about to be replaced.
-    pub fn configure_router(&mut self, active: &ActiveConfiguration, now: Instant) -> io::Result<()> {
+    pub fn configure_router(&mut self, active: &ActiveConfiguration) -> io::Result<()> {
         if !self.router.is_running() {
             return Ok(());
         }
         self.router.add_names(names(&active.configuration));
         let hand_over = self.hand_over(self.router.known(), active)?;
-        self.router.configure(hand_over, now)
+        self.router.configure(hand_over)
     }
 
     /// Sends the router, if there is one, the certificates of this configuration, which it serves already.

@@ -46,6 +46,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(6 * 60 * 60);
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The least time between two certificates of a domain, whatever authorities and clocks want.
 const LEAST_PAUSE: Duration = Duration::from_secs(60 * 60);
+/// The same for certificates that live for seconds: no authority is asked without a pause.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(10);
 /// A difference between two clocks that is worth a line of the log, in seconds.
 const NOTABLE_DIFFERENCE: i64 = 60 * 60;
 /// By how much of the life chance makes a renewal earlier.
@@ -79,7 +81,7 @@ pub fn at_least(pause: Duration, retry_after: Option<Duration>) -> Duration {
 /// The pause after a success: certificates that live for minutes are renewed in time, too.
 pub fn pause_after_success(validity: Validity) -> Duration {
     let life = u64::try_from(validity.until.saturating_sub(validity.since)).unwrap_or(0);
-    LEAST_PAUSE.min(Duration::from_secs(life / 3))
+    LEAST_PAUSE.min(Duration::from_secs(life / 3)).max(SHORTEST_PAUSE)
 }
 
 /// By how many seconds the wall clock is ahead of the clock of an authority that has issued a certificate now, or behind
@@ -261,7 +263,7 @@ mod tests {
     #[test]
     fn a_certificate_of_minutes_is_renewed_in_time() {
         let of = |life| pause_after_success(Validity { since: 1_000, until: 1_000 + life }).as_secs();
-        assert_eq!([of(90 * DAY), of(3 * 3600), of(30 * 60), of(0), of(-5)], [3600, 3600, 600, 0, 0]);
+        assert_eq!([of(90 * DAY), of(3 * 3600), of(30 * 60), of(0), of(-5)], [3600, 3600, 600, 10, 10]);
     }
 
     #[test]

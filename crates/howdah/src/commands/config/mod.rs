@@ -145,6 +145,16 @@ fn send(api: &ControlApi, method: &str, path: &str, file: &Path, condition: &Con
 }
 
 fn delete(api: &ControlApi, path: &str, condition: &Condition) -> Result<(), String> {
+    // A variable that is empty in a script must not delete more than it names.
+    if path.is_empty() {
+        return Err("the path is empty; write / to delete the whole configuration".to_owned());
+    }
+    if path != "/" && path.ends_with('/') {
+        let object = path.trim_end_matches('/');
+        return Err(format!(
+            "the path {path:?} has no name behind its last slash; write {object:?} to delete all of it"
+        ));
+    }
     let url = config_url(&parse_config_path(path)?);
     let response = api.request("DELETE", &url, condition.if_match().as_deref(), Vec::new())?;
     output::print(&response.accepted(None)?.message());

@@ -1,9 +1,10 @@
-//! The disk of bodies that are not complete: all together leave a part of their file system free, but no more than half of the
-//! space that they find.
+//! The disk of request bodies: all together leave a part of their file system free, but no more than half of the space that
+//! they find.
 //!
 //! Beyond that, the bodies give way that have held the most bytes for the longest time (bytes × seconds). A client that keeps
 //! many large bodies open, with a byte now and then, loses them to others, which send theirs and are gone. A single body has no
-//! other limit.
+//! other limit. A complete body counts until its file is closed; while its request waits for a worker, it may have to give way,
+//! and not any more when a worker has it.
 //!
 //! A body that gives way ends with 503, on its own event loop: until then its bytes count as free.
 
@@ -14,7 +15,6 @@ use rustix::fs::fstat;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,7 +22,8 @@ use tokio::select;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
-/// The disk that a body takes until it is complete.
+/// The disk that a body takes until its files are closed.
+#[derive(Debug)]
 pub struct BodyOnDisk {
     all: &'static AllOnDisk,
     /// The setting of its folder.
@@ -33,7 +34,15 @@ pub struct BodyOnDisk {
     needs_room: bool,
 }
 
-/// All bodies that are not complete and have a file.
+/// What the request of a body listens to while it waits for a worker.
+#[derive(Clone)]
+pub struct DiskNotice {
+    setting: &'static str,
+    /// `None` for a body without a file, which takes no disk.
+    held: Option<Arc<Held>>,
+}
+
+/// All bodies with a file.
 #[derive(Debug, Default)]
 struct AllOnDisk {
     held: Mutex<BTreeMap<u64, Arc<Held>>>,
@@ -48,8 +57,12 @@ struct Held {
     device: u64,
     since: Instant,
     bytes: AtomicU64,
+    /// What each of its files counts at least.
+    of_a_file: u64,
     gives_way: AtomicBool,
-    /// Wakes the task that reads the body.
+    /// A worker has it: it stays.
+    is_used: AtomicBool,
+    /// Wakes the task that reads the body, or waits for a worker. Also when its files are closed.
     wake: Notify,
 }
 
@@ -71,17 +84,28 @@ impl BodyOnDisk {
         BodyOnDisk { all, setting, joined: None, needs_room: false }
     }
 
+    /// Counts a new file of the body, and makes room if there is little.
+    pub fn add_file(&mut self, file: &File) {
+        let all = self.all;
+        let space = self.joined.is_none().then(|| DiskSpace::of(file)).flatten();
+        let (number, held) =
+            self.joined.get_or_insert_with(|| all.join(file, space.map_or(0, |space| space.of_a_file)));
+        let bytes = held.of_a_file;
+        if let Some(space) = space {
+            self.needs_room = all.make_room(space, *number, Instant::now());
+        }
+        self.count(file, bytes);
+    }
+
     /// Counts bytes that are written to this file of the body, and makes room if there is little.
     pub fn count(&mut self, file: &File, bytes: u64) {
-        let all = self.all;
-        let is_first = self.joined.is_none();
-        let (number, held) = self.joined.get_or_insert_with(|| all.join(file));
+        let Some((number, held)) = &self.joined else { return };
         held.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let before = all.written.fetch_add(bytes, Ordering::Relaxed);
-        if (is_first || is_time_to_look(before, before + bytes))
+        let before = self.all.written.fetch_add(bytes, Ordering::Relaxed);
+        if is_time_to_look(before, before + bytes)
             && let Some(space) = DiskSpace::of(file)
         {
-            self.needs_room = all.make_room(space, *number, Instant::now());
+            self.needs_room = self.all.make_room(space, *number, Instant::now());
         }
     }
 
@@ -94,32 +118,73 @@ impl BodyOnDisk {
             // Bodies of this event loop end before this one grows.
             yield_now().await;
         }
-        select! {
-            biased;
-            () = self.gives_way() => Err(Failure::Unavailable { retry_after: RETRY_AFTER }),
-            part = part => Ok(part),
-        }
+        self.notice().unless_it_gives_way(part).await
     }
 
-    async fn gives_way(&self) {
-        let Some((_, held)) = &self.joined else { return pending().await };
-        held.wake.notified().await;
-        if GAVE_WAY.is_due() {
-            let (setting, bytes, seconds) = (self.setting, held.bytes(), held.since.elapsed().as_secs());
-            tracing::error!(
-                bytes,
-                seconds,
-                "the disk of temporary files is nearly full: answering 503 to the requests whose unfinished bodies take \
-                 the most for longest; free some space, or choose a larger disk: see {setting}"
-            );
-        }
+    /// For its request, which waits for a worker.
+    pub fn notice(&self) -> DiskNotice {
+        DiskNotice { setting: self.setting, held: self.joined.as_ref().map(|(_, held)| Arc::clone(held)) }
     }
 }
 
 impl Drop for BodyOnDisk {
     fn drop(&mut self) {
-        if let Some((number, _)) = &self.joined {
+        if let Some((number, held)) = &self.joined {
             self.all.held().remove(number);
+            held.wake.notify_one();
+        }
+    }
+}
+
+// === impl DiskNotice ===
+
+impl DiskNotice {
+    /// Of a request without a body on the disk.
+    pub const NONE: DiskNotice = DiskNotice { setting: "", held: None };
+
+    /// Waits for something.
+    ///
+    /// # Errors
+    /// 503 when the body has to give way to others before.
+    pub async fn unless_it_gives_way<T>(&self, something: impl Future<Output = T>) -> Result<T, Failure> {
+        let Some(held) = &self.held else { return Ok(something.await) };
+        select! {
+            biased;
+            () = held.wake.notified() => {
+                self.log();
+                Err(Failure::Unavailable { retry_after: RETRY_AFTER })
+            }
+            something = something => Ok(something),
+        }
+    }
+
+    /// Waits until the files of the body are closed (`None`), or it has to give way: the failure of its request.
+    pub async fn gives_way_or_ends(&self) -> Option<Failure> {
+        let held = self.held.as_ref()?;
+        held.wake.notified().await;
+        let gives_way = held.gives_way.load(Ordering::Relaxed);
+        gives_way.then_some(Failure::Unavailable { retry_after: RETRY_AFTER })
+    }
+
+    /// A worker has the request: the body does not give way any more.
+    pub fn keep(&self) {
+        if let Some(held) = &self.held {
+            held.is_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Logs that the request of the body is answered 503.
+    pub fn log(&self) {
+        if let Some(held) = &self.held
+            && GAVE_WAY.is_due()
+        {
+            let (setting, bytes, seconds) = (self.setting, held.bytes(), held.since.elapsed().as_secs());
+            tracing::error!(
+                bytes,
+                seconds,
+                "the disk of temporary files is nearly full: answering 503 to the requests whose unfinished or waiting \
+                 bodies take the most for longest; free some space, or choose a larger disk: see {setting}"
+            );
         }
     }
 }
@@ -127,12 +192,14 @@ impl Drop for BodyOnDisk {
 // === impl AllOnDisk ===
 
 impl AllOnDisk {
-    fn join(&self, file: &File) -> (u64, Arc<Held>) {
+    fn join(&self, file: &File, of_a_file: u64) -> (u64, Arc<Held>) {
         self.add(Held {
             device: fstat(file).map_or(0, |stat| stat.st_dev),
             since: Instant::now(),
             bytes: AtomicU64::new(0),
+            of_a_file,
             gives_way: AtomicBool::new(false),
+            is_used: AtomicBool::new(false),
             wake: Notify::new(),
         })
     }
@@ -150,7 +217,8 @@ impl AllOnDisk {
         }
         let all = self.held();
         let Some(device) = all.get(&number).map(|held| held.device) else { return false };
-        let mut held: Vec<_> = all.values().filter(|held| held.device == device).collect();
+        let may_give_way = |held: &&Arc<Held>| held.device == device && !held.is_used.load(Ordering::Relaxed);
+        let mut held: Vec<_> = all.values().filter(may_give_way).collect();
         let found = space.free + held.iter().map(|held| held.bytes()).sum::<u64>();
         let missing = space.left_free().min(found / 2).saturating_sub(space.free);
         if missing == 0 {
@@ -200,7 +268,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const SIZE: u64 = 192 * MIB;
     /// A file system of which a mebibyte is taken that should be free.
-    const FULL: DiskSpace = DiskSpace { free: 11 * MIB, all: SIZE };
+    const FULL: DiskSpace = DiskSpace { free: 11 * MIB, all: SIZE, of_a_file: 4096 };
 
     fn all() -> &'static AllOnDisk {
         Box::leak(Box::default())
@@ -213,7 +281,15 @@ mod tests {
 
     fn body_on(device: u64, all: &'static AllOnDisk, bytes: u64, seconds: u64) -> BodyOnDisk {
         let since = Instant::now() - Duration::from_secs(seconds);
-        let held = Held { device, since, bytes: bytes.into(), gives_way: false.into(), wake: Notify::new() };
+        let held = Held {
+            device,
+            since,
+            bytes: bytes.into(),
+            of_a_file: FULL.of_a_file,
+            gives_way: false.into(),
+            is_used: false.into(),
+            wake: Notify::new(),
+        };
         BodyOnDisk { joined: Some(all.add(held)), ..BodyOnDisk::among(all, "a setting") }
     }
 
@@ -255,7 +331,7 @@ mod tests {
             (0, &[(0, 5)], &[]),
         ];
         for (free, bodies, expected) in table {
-            assert_eq!(give_way(DiskSpace { free, all: SIZE }, bodies), expected, "{free}, {bodies:?}");
+            assert_eq!(give_way(DiskSpace { free, ..FULL }, bodies), expected, "{free}, {bodies:?}");
         }
     }
 
@@ -278,6 +354,38 @@ mod tests {
         let bodies = [body_on(8, all, 90 * MIB, 99), body(all, 18 * MIB, 9), body(all, MIB, 1)];
         all.make_room(FULL, number(&bodies[2]), Instant::now());
         assert_eq!(bodies.each_ref().map(gives_way), [false, true, false]);
+    }
+
+    #[test]
+    fn a_body_that_a_worker_has_stays() {
+        let all = all();
+        let bodies: Vec<_> = (0..3).map(|n| body(all, 8 * MIB, 10 - n)).collect();
+        bodies[0].notice().keep();
+        all.make_room(FULL, number(&bodies[2]), Instant::now());
+        assert_eq!(bodies.iter().map(gives_way).collect::<Vec<_>>(), [false, true, false]);
+    }
+
+    #[test]
+    fn a_file_counts_more_than_its_bytes() {
+        let all = all();
+        let file = tempfile::tempfile().unwrap();
+        let mut body = BodyOnDisk::among(all, "a setting");
+        (0..10).for_each(|_| body.add_file(&file));
+        body.count(&file, 1);
+        let bytes = body.joined.as_ref().unwrap().1.bytes();
+        assert!(bytes > 10 * 4096, "{bytes}");
+    }
+
+    #[tokio::test]
+    async fn a_request_that_waits_learns_that_its_body_gives_way_or_is_read() {
+        let all = all();
+        let (large, small) = (body(all, 8 * MIB, 9), body(all, MIB, 1));
+        let (of_large, of_small) = (large.notice(), small.notice());
+        all.make_room(FULL, number(&small), Instant::now());
+        assert_eq!(of_large.gives_way_or_ends().await, Some(Failure::Unavailable { retry_after: RETRY_AFTER }));
+        drop(small);
+        assert_eq!(of_small.gives_way_or_ends().await, None);
+        assert_eq!(DiskNotice::NONE.gives_way_or_ends().await, None);
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! A request's body, read to its end before a worker is taken: in memory, and beyond `body_buffer_size` in an unlinked
 //! file.
 
-use crate::backends::buffering::body_disk::BodyOnDisk;
+use crate::backends::buffering::body_disk::{BodyOnDisk, DiskNotice};
 use crate::request::incoming::IncomingBody;
 use crate::response::failure::Failure;
 use bytes::Bytes;
@@ -16,8 +16,34 @@ use tokio::time::timeout;
 pub struct BufferedBody {
     /// The body, or nothing if it is in a file.
     memory: Vec<u8>,
-    /// The file, and its length in bytes.
+    file: Option<BodyFile>,
+}
+
+/// A body that is being received.
+struct UnfinishedBody {
+    memory: Vec<u8>,
+    /// The file, and its length until now.
     file: Option<(File, u64)>,
+    disk: BodyOnDisk,
+}
+
+/// The file of a complete body.
+pub struct BodyFile {
+    /// The file.
+    pub file: File,
+    /// Its length in bytes.
+    pub length: u64,
+    /// It counts until the file is closed.
+    disk: BodyOnDisk,
+}
+
+// === impl BodyFile ===
+
+impl BodyFile {
+    /// For the request that waits for a worker.
+    pub fn notice(&self) -> DiskNotice {
+        self.disk.notice()
+    }
 }
 
 // === impl BufferedBody ===
@@ -28,11 +54,16 @@ impl BufferedBody {
 
     /// Its length in bytes.
     pub fn len(&self) -> u64 {
-        self.file.as_ref().map_or(self.memory.len() as u64, |(_, len)| *len)
+        self.file.as_ref().map_or(self.memory.len() as u64, |file| file.length)
     }
 
-    /// Its bytes in memory, and its file with the length if it is in a file.
-    pub fn into_parts(self) -> (Bytes, Option<(File, u64)>) {
+    /// For the request that waits for a worker.
+    pub fn notice(&self) -> DiskNotice {
+        self.file.as_ref().map_or(DiskNotice::NONE, BodyFile::notice)
+    }
+
+    /// Its bytes in memory, and its file if it is in a file.
+    pub fn into_parts(self) -> (Bytes, Option<BodyFile>) {
         (self.memory.into(), self.file)
     }
 }
@@ -46,12 +77,11 @@ pub async fn read(mut body: IncomingBody, limits: &Http) -> Result<BufferedBody,
     if body.size_hint().lower() > limits.max_body_size {
         return Err(Failure::BodyTooLarge);
     }
-    // It counts until the file is closed.
-    let mut disk = BodyOnDisk::new("settings/http/body_temp_path");
-    let mut buffered = BufferedBody::EMPTY;
+    let mut unfinished =
+        UnfinishedBody { memory: Vec::new(), file: None, disk: BodyOnDisk::new("settings/http/body_temp_path") };
     let mut total = 0u64;
     loop {
-        let next = disk.next(timeout(limits.body_read_timeout, body.frame())).await?;
+        let next = unfinished.disk.next(timeout(limits.body_read_timeout, body.frame())).await?;
         let next = next.map_err(|_| Failure::RequestTimeout)?;
         let Some(frame) = next else { break };
         let frame = frame.map_err(|_| Failure::BadRequest("the body breaks off, or its framing is wrong"))?;
@@ -61,34 +91,43 @@ pub async fn read(mut body: IncomingBody, limits: &Http) -> Result<BufferedBody,
         if total > limits.max_body_size {
             return Err(Failure::BodyTooLarge);
         }
-        buffered.push(&data, limits, &mut disk).map_err(|error| {
+        unfinished.push(&data, limits).map_err(|error| {
             tracing::error!(%error, "cannot write a request's body to a temporary file; see settings/http/body_temp_path");
             Failure::Internal
         })?;
     }
-    Ok(buffered)
+    Ok(unfinished.finish())
 }
 
-impl BufferedBody {
-    fn push(&mut self, data: &[u8], limits: &Http, disk: &mut BodyOnDisk) -> io::Result<()> {
-        if self.file.is_none() && (self.memory.len() + data.len()) as u64 > limits.body_buffer_size {
-            let mut file = match &limits.body_temp_path {
+// === impl UnfinishedBody ===
+
+impl UnfinishedBody {
+    fn push(&mut self, data: &[u8], limits: &Http) -> io::Result<()> {
+        let UnfinishedBody { memory, file, disk } = self;
+        if file.is_none() && (memory.len() + data.len()) as u64 > limits.body_buffer_size {
+            let mut new = match &limits.body_temp_path {
                 Some(folder) => tempfile::tempfile_in(folder)?,
                 None => tempfile::tempfile()?,
             };
-            disk.count(&file, self.memory.len() as u64);
-            file.write_all(&self.memory)?;
-            self.file = Some((file, self.memory.len() as u64));
-            self.memory = Vec::new();
+            disk.add_file(&new);
+            disk.count(&new, memory.len() as u64);
+            new.write_all(memory)?;
+            *file = Some((new, memory.len() as u64));
+            *memory = Vec::new();
         }
-        match &mut self.file {
-            Some((file, len)) => {
+        match file {
+            Some((file, length)) => {
                 disk.count(file, data.len() as u64);
                 file.write_all(data)?;
-                *len += data.len() as u64;
+                *length += data.len() as u64;
             }
-            None => self.memory.extend_from_slice(data),
+            None => memory.extend_from_slice(data),
         }
         Ok(())
+    }
+
+    fn finish(self) -> BufferedBody {
+        let UnfinishedBody { memory, file, disk } = self;
+        BufferedBody { memory, file: file.map(|(file, length)| BodyFile { file, length, disk }) }
     }
 }

@@ -12,12 +12,14 @@
 //! Nor may one client take the disk: if the writer can wait, a file has room for no more than an eighth of what is free on its file
 //! system, and for none of the last part, which is left to bodies of requests.
 //!
-//! Writes go to the page cache. When the disk is full, a spool that is small enough keeps its bytes in memory, and has no more
-//! room until its client has taken them; in a larger one, the push fails, and so does the response.
+//! Writes go to the page cache. When the disk is full, or has only that last part, a spool without a file keeps its bytes in
+//! memory, and has no more room until its client has taken them; if the file of another one cannot be written, the push fails, and
+//! so does the response.
 
 use crate::resources::counted_memory::CountedMemory;
 use crate::resources::disk_space::{DiskSpace, LOOK_BYTES, is_time_to_look};
 use bytes::Bytes;
+use howdah_channel::RESPONSE_RING_BYTES;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::File;
 use std::io;
@@ -75,6 +77,8 @@ const PART_OF_FREE: usize = 8;
 const SMALL: usize = 16 * 1024;
 /// The limit for one [`Spool::take`] from the file, in bytes.
 const PORTION: usize = 128 * 1024;
+/// What a writer that waits pushes at a time, at most.
+const LONGEST_PUSH: usize = RESPONSE_RING_BYTES;
 /// How many bytes are read from the file before their disk space is freed.
 const FREE_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -145,11 +149,13 @@ impl Spool {
     /// # Errors
     /// When they do not fit into memory, and the file cannot be created or written.
     pub fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let fits = self.file.is_none() && self.memory.len() + bytes.len() <= self.limits.memory;
+        let all = self.memory.len() + bytes.len();
+        let fits = self.file.is_none() && all <= self.limits.memory;
         if !(fits && self.may_be_large(bytes.len())) {
+            let may_wait = self.limits.writer_waits && self.file.is_none() && all <= self.limits.memory + LONGEST_PUSH;
             match self.write(bytes) {
-                // The memory of all is taken, and the disk is full: that must not cost every response.
-                Err(_) if fits => (self.file, self.has_no_disk) = (None, true),
+                // The disk is full: that must not cost every response.
+                Err(_) if fits || may_wait => (self.file, self.has_no_disk) = (None, true),
                 written => return written,
             }
         }
@@ -161,7 +167,13 @@ impl Spool {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let overflow = match &mut self.file {
             Some(overflow) => overflow,
-            None => self.file.insert(Overflow::new(self.folder.as_deref())?),
+            None => {
+                let overflow = Overflow::new(self.folder.as_deref())?;
+                if self.limits.writer_waits && overflow.is_disk_of_others() {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
+                self.file.insert(overflow)
+            }
         };
         overflow.file.write_all_at(bytes, overflow.written)?;
         let before = overflow.written;
@@ -243,6 +255,11 @@ impl Overflow {
     /// How many bytes of the disk it takes.
     fn on_disk(&self) -> u64 {
         self.written - self.freed
+    }
+
+    /// Whether no more is free than what is left to bodies of requests.
+    fn is_disk_of_others(&self) -> bool {
+        DiskSpace::of(&self.file).is_some_and(|space| part_of_disk(space) == 0)
     }
 
     fn compare_with_free_space(&mut self) {
@@ -356,7 +373,7 @@ mod tests {
             (1 << 40, 8448 * MIB, 1024 * MIB),
         ];
         for (all, free, expected) in table {
-            assert_eq!(part_of_disk(DiskSpace { free, all }), expected, "{free} of {all}");
+            assert_eq!(part_of_disk(DiskSpace { free, all, of_a_file: 0 }), expected, "{free} of {all}");
         }
         let mut spool = spool(10, 1 << 30);
         spool.push(&[7; 100]).unwrap();
@@ -430,6 +447,8 @@ mod tests {
             assert!(spool.is_in_memory() && !spool.has_room());
             assert_eq!(spool.take().unwrap(), &block);
         }
-        spool.push(&vec![7; limits.memory + 1]).unwrap_err();
+        spool.push(&vec![7; limits.memory + LONGEST_PUSH]).unwrap();
+        assert!(!spool.has_room(), "one push more than what fits");
+        spool.push(&[7]).unwrap_err();
     }
 }

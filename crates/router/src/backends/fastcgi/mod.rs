@@ -74,13 +74,15 @@ pub async fn run(
         false => BufferedBody::EMPTY,
     };
     let body_len = (has_body || parts.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
+    let disk = body.notice();
     let request = Rc::new(ServerRequest::new(generation, target, subject, script, body, body_len));
     // RFC 9110 calls more methods idempotent, but few scripts agree.
     let is_repeatable = !has_body && matches!(parts.method, Method::GET | Method::HEAD);
-    let admitted = generation.admit().await?;
+    let admitted = disk.unless_it_gives_way(generation.admit()).await??;
     let (mut may_reuse, mut may_retry) = (is_repeatable, is_repeatable && retry == Retry::Idempotent);
     loop {
-        let (place, connection) = generation.connect(admitted, may_reuse).await?;
+        let (place, connection) = disk.unless_it_gives_way(generation.connect(admitted, may_reuse)).await??;
+        disk.keep();
         let is_reused = connection.is_reused();
         let running = RunningRequest::new(generation);
         let call = Call { generation, place, connection, running, spool_folder: http.body_temp_path.as_deref() };

@@ -1,6 +1,6 @@
 //! A request as the records that a FastCGI server gets: its variables, and its body from memory or from a file.
 
-use crate::backends::buffering::request_body::BufferedBody;
+use crate::backends::buffering::request_body::{BodyFile, BufferedBody};
 use crate::backends::cgi::{self, Variables};
 use crate::backends::fastcgi::generation::{FastCgiGeneration, RemoteTarget};
 use crate::backends::script::Script;
@@ -20,8 +20,8 @@ pub struct ServerRequest {
     begin: Vec<u8>,
     /// The body in memory.
     memory: Bytes,
-    /// The body in a file, and its length.
-    file: Option<(File, u64)>,
+    /// The body in a file.
+    file: Option<BodyFile>,
     /// Whether the server is asked to keep the connection.
     pub keeps_connection: bool,
 }
@@ -113,7 +113,7 @@ impl RequestWriter<'_> {
             self.portion.clear();
             self.written = 0;
             match &self.request.file {
-                Some((file, length)) => self.add_from_file(file, *length)?,
+                Some(BodyFile { file, length, .. }) => self.add_from_file(file, *length)?,
                 None => self.add_from_memory(),
             }
         }

@@ -67,7 +67,7 @@ pub async fn run(
     let body_len = (has_body || parts.headers.contains_key(CONTENT_LENGTH)).then(|| body.len());
     let software = &port.generation.server_software;
     let write_head = |head: &mut _| cgi::write(head, subject, software, call.root, call.script, body_len);
-    let wait = port.admit(&parts.uri, kind).await?;
+    let wait = body.notice().unless_it_gives_way(port.admit(&parts.uri, kind)).await??;
     let mut answer = attempt(port, parts, call, &write_head, body, wait).await;
     if !has_body
         && matches!(answer, Err(Failure::WorkerDied { had_begun: false }))
@@ -103,10 +103,12 @@ async fn attempt(
     body: BufferedBody,
     wait: Wait,
 ) -> Answer<PhpBody> {
+    let disk = body.notice();
     let (memory, file) = body.into_parts();
-    let remainder = file.map_or(Remainder::None, |(file, length)| Remainder::File(file, 0, length));
+    let remainder = file.map_or(Remainder::None, |file| Remainder::File(file, 0));
     let spool_folder = call.http.body_temp_path.as_deref();
-    let running = port::submit(port, write_head, &memory, remainder, spool_folder, wait).await?;
+    let submitted = port::submit(port, write_head, &memory, remainder, spool_folder, wait);
+    let running = disk.unless_it_gives_way(submitted).await??;
     let request = CancelOnDrop { port: Rc::clone(port), running };
     let inform = |head: &Head<'_>| {
         if let Some((status, headers)) = response_head::read_interim(head) {

@@ -16,6 +16,7 @@
 
 use crate::backends::admission::RunningRequest;
 use crate::backends::buffering::answer::Answer;
+use crate::backends::buffering::request_body::BodyFile;
 use crate::backends::buffering::spool::{Spool, SpoolLimits};
 use crate::backends::buffering::start::{Start, StartedAnswer};
 use crate::backends::roadrunner::generation::RoadRunnerGeneration;
@@ -242,7 +243,7 @@ async fn write_request(pipes: &mut RequestPipes<'_>, request: &WorkerRequest) ->
     let written = pipes.write_beginning(head, body).await.map_err(|_| Trouble::NotRun)?;
     pipes.write_all(head.get(written..).unwrap_or_default()).await.map_err(died)?;
     pipes.write_all(&body[written.saturating_sub(head.len())..]).await.map_err(died)?;
-    let Some((file, length)) = &request.file else { return Ok(()) };
+    let Some(BodyFile { file, length, .. }) = &request.file else { return Ok(()) };
     let (mut portion, mut offset) = (vec![0; PORTION_BYTES], 0);
     while offset < *length {
         let next = usize::try_from(length - offset).map_or(PORTION_BYTES, |left| left.min(PORTION_BYTES));

@@ -7,7 +7,7 @@
 //! The large forms of all requests have a limit of memory, beyond which they are answered 503. Their fields become JSON on
 //! another thread: one field may have megabytes.
 
-use crate::backends::buffering::body_disk::BodyOnDisk;
+use crate::backends::buffering::body_disk::{BodyOnDisk, DiskNotice};
 use crate::backends::roadrunner::multipart::{MultipartParser, MultipartPiece, PartHead};
 use crate::backends::roadrunner::upload::{Upload, UploadWriter};
 use crate::report::Throttle;
@@ -48,10 +48,18 @@ pub struct Form {
     pub fields: Vec<u8>,
     /// The uploaded files as JSON; `None` if there are none.
     pub uploads: Option<Box<RawValue>>,
-    /// The files. They are removed when this is dropped.
-    pub files: Vec<TempPath>,
+    /// The files.
+    pub files: FormFiles,
     /// The memory of the fields, if they are large.
     pub memory: FieldMemory,
+}
+
+/// The files of a form. They are removed when this is dropped, and count on the disk until then.
+#[derive(Debug, Default)]
+pub struct FormFiles {
+    #[expect(dead_code, reason = "their drop removes them")]
+    paths: Vec<TempPath>,
+    disk: Option<BodyOnDisk>,
 }
 
 /// The memory of the fields of a large form, as all forms together count it.
@@ -189,7 +197,6 @@ async fn read_multipart(parts: &Parts, mut body: IncomingBody, folder: &Path, li
     const BAD: Failure = Failure::BadRequest("the parts of the form");
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut parser = MultipartParser::new(content_type).ok_or(BAD)?;
-    // It counts until the files are removed, or complete.
     let mut disk = BodyOnDisk::new(UPLOADS);
     let mut form = FormWriter::default();
     let mut total = 0;
@@ -201,12 +208,12 @@ async fn read_multipart(parts: &Parts, mut body: IncomingBody, folder: &Path, li
             form.take(piece, folder, &mut disk)?;
         }
     }
-    drop(disk);
     if !parser.has_ended() {
         return Err(BAD);
     }
     let FormWriter { fields, uploads, files, field_bytes, memory, .. } = form;
     let fields = made(field_bytes, || fields_of_parts(fields)).await?;
+    let files = FormFiles { paths: files, disk: Some(disk) };
     Ok(Form { fields, uploads: uploads_as_json(&uploads)?, files, memory })
 }
 
@@ -243,6 +250,15 @@ fn uploads_as_json(uploads: &Tree<Upload>) -> Result<Option<Box<RawValue>>, Fail
         tracing::error!(%error, "an uploaded file cannot be passed on: its path is no text; see TMPDIR");
         Failure::Internal
     })
+}
+
+// === impl FormFiles ===
+
+impl FormFiles {
+    /// For the request that waits for a worker.
+    pub fn notice(&self) -> DiskNotice {
+        self.disk.as_ref().map_or(DiskNotice::NONE, BodyOnDisk::notice)
+    }
 }
 
 // === impl FieldMemory ===
@@ -293,7 +309,7 @@ impl FormWriter {
                 if self.parts > MAX_PARTS {
                     return Err(Failure::BodyTooLarge);
                 }
-                self.part = self.begin(head, folder)?;
+                self.part = self.begin(head, folder, disk)?;
             }
             MultipartPiece::Data(data) => match &mut self.part {
                 Part::Skipped | Part::NoFile(_) => {}
@@ -321,7 +337,7 @@ impl FormWriter {
         Ok(())
     }
 
-    fn begin(&mut self, head: PartHead, folder: &Path) -> Result<Part, Failure> {
+    fn begin(&mut self, head: PartHead, folder: &Path, disk: &mut BodyOnDisk) -> Result<Part, Failure> {
         let Some(name) = head.name else { return Ok(Part::Skipped) };
         self.field_bytes += name.len();
         if self.field_bytes > MAX_FIELD_BYTES {
@@ -333,7 +349,7 @@ impl FormWriter {
             Some(file) if file.is_empty() => Ok(Part::NoFile(name)),
             Some(_) if self.files.len() >= MAX_FILES => Err(Failure::BodyTooLarge),
             Some(file) => {
-                let writer = UploadWriter::create(folder, file, head.content_type.unwrap_or_default());
+                let writer = UploadWriter::create(folder, file, head.content_type.unwrap_or_default(), disk);
                 Ok(Part::File(name, writer.map_err(|error| unwritten(&error))?))
             }
         }

@@ -64,10 +64,12 @@ pub async fn run(
     }
     let request = WorkerRequest::read(subject, body, options, &generation.upload_folder, http).await?;
     let request = Rc::new(request);
-    let admitted = generation.admit().await?;
+    let disk = request.notice();
+    let admitted = disk.unless_it_gives_way(generation.admit()).await??;
     let mut refusals = 0;
     loop {
-        let (worker, running) = generation.acquire(admitted).await?;
+        let (worker, running) = disk.unless_it_gives_way(generation.acquire(admitted)).await??;
+        disk.keep();
         let folder = http.body_temp_path.as_deref();
         match exchange::send(generation, worker, running, Rc::clone(&request), clock, folder).await {
             Ok(started) => return response::of(started, parts),

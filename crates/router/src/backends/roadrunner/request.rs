@@ -1,7 +1,8 @@
 //! A request, as a worker of RoadRunner gets it: its context, and its body in memory or in a file.
 
-use crate::backends::buffering::request_body::{self, BufferedBody};
-use crate::backends::roadrunner::form::{self, FieldMemory, Form};
+use crate::backends::buffering::body_disk::DiskNotice;
+use crate::backends::buffering::request_body::{self, BodyFile, BufferedBody};
+use crate::backends::roadrunner::form::{self, FieldMemory, Form, FormFiles};
 use crate::request::incoming::IncomingBody;
 use crate::request::protocol::protocol;
 use crate::request::subject::Subject;
@@ -13,9 +14,7 @@ use http::Method;
 use http::header::{COOKIE, HOST};
 use hyper::body::Body;
 use std::borrow::Cow;
-use std::fs::File;
 use std::path::Path;
-use tempfile::TempPath;
 
 /// A request for a worker. Several workers may get it, one after the other.
 pub struct WorkerRequest {
@@ -23,11 +22,10 @@ pub struct WorkerRequest {
     pub head: Vec<u8>,
     /// The body in memory.
     pub body: Bytes,
-    /// The body in a file, and its length.
-    pub file: Option<(File, u64)>,
-    /// The uploaded files. They are removed when this is dropped.
-    #[expect(dead_code, reason = "their drop removes them")]
-    files: Vec<TempPath>,
+    /// The body in a file.
+    pub file: Option<BodyFile>,
+    /// The uploaded files.
+    files: FormFiles,
     /// The memory of the fields of a form.
     _memory: FieldMemory,
 }
@@ -92,7 +90,7 @@ impl WorkerRequest {
                 (Some(form), fields.into(), None)
             }
         };
-        let length = file.as_ref().map_or(body.len() as u64, |(_, length)| *length);
+        let length = file.as_ref().map_or(body.len() as u64, |file| file.length);
         let context = RequestContext {
             parsed: form.is_some(),
             uploads: form.as_ref().and_then(|form| form.uploads.as_deref()),
@@ -104,11 +102,24 @@ impl WorkerRequest {
     }
 }
 
+impl WorkerRequest {
+    /// The disk of its body or its files, while it waits for a worker.
+    pub fn notice(&self) -> DiskNotice {
+        self.file.as_ref().map_or_else(|| self.files.notice(), BodyFile::notice)
+    }
+}
+
 #[cfg(test)]
 impl WorkerRequest {
     /// A request without a body.
     pub fn of_head(head: Vec<u8>) -> WorkerRequest {
-        WorkerRequest { head, body: Bytes::new(), file: None, files: Vec::new(), _memory: FieldMemory::default() }
+        WorkerRequest {
+            head,
+            body: Bytes::new(),
+            file: None,
+            files: FormFiles::default(),
+            _memory: FieldMemory::default(),
+        }
     }
 }
 

@@ -47,13 +47,14 @@ impl Upload {
 // === impl UploadWriter ===
 
 impl UploadWriter {
-    /// Makes a file.
+    /// Makes a file, which counts among those of the form.
     ///
     /// # Errors
     /// When the folder cannot be written.
-    pub fn create(folder: &Path, name: String, mime: String) -> io::Result<UploadWriter> {
+    pub fn create(folder: &Path, name: String, mime: String, disk: &mut BodyOnDisk) -> io::Result<UploadWriter> {
         let (file, path) = tempfile::Builder::new().prefix("upload").tempfile_in(folder)?.into_parts();
         file.set_permissions(Permissions::from_mode(MODE))?;
+        disk.add_file(&file);
         let upload = Upload { name, mime, size: 0, error: 0, tmp_name: path.to_path_buf() };
         Ok(UploadWriter { upload, file, path })
     }

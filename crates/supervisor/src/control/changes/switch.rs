@@ -38,14 +38,15 @@ impl Changes {
             return self.fail(&problem, runtime, now);
         }
         let Some(change) = &mut self.change else { return };
-        change.progress = Progress::Switching { since: now, routers_lost: 0 };
+        // The disk may have been slow since `now`.
+        change.progress = Progress::Switching { since: Instant::now(), routers_lost: 0 };
         change.next.keep_access_log_of(&self.active);
         std::mem::swap(&mut self.active, &mut change.next);
         if !runtime.router.is_running() {
             return self.start_router(runtime, now);
         }
         runtime.listeners.block_new_connections(&self.active.sockets());
-        if let Err(error) = runtime.configure_router(&self.active, now) {
+        if let Err(error) = runtime.configure_router(&self.active) {
             self.switch_back(&format!("the router cannot be configured: {error}"), runtime, now);
         }
     }
@@ -185,7 +186,7 @@ impl Changes {
         self.fail(reason, runtime, now);
         // The router may be another process than the one that applied it before.
         if matches!(runtime.stage, Stage::Serving)
-            && let Err(error) = runtime.configure_router(&self.active, now)
+            && let Err(error) = runtime.configure_router(&self.active)
             && runtime.router.is_running()
         {
             tracing::error!("the former configuration cannot be sent to the router ({error}); killing the router");

@@ -88,6 +88,8 @@ struct RouterProcess {
 const DEATHS_KEPT: Duration = Duration::from_secs(30);
 /// How long the kernel may take to end a router that was killed.
 const KILLED_GRACE: Duration = Duration::from_secs(2);
+/// If the supervisor looks at a deadline this much too late, it stood still itself. Then it has this time to read reports.
+const STOOD_STILL: Duration = Duration::from_secs(1);
 
 // === impl RouterHandle ===
 
@@ -315,7 +317,7 @@ impl RouterHandle {
         }
         process.check_stop(now);
         process.check_heartbeat(now);
-        if process.apply_by.is_some_and(|at| at <= now) {
+        if process.is_unconfigured(now) {
             self.kill_unconfigured();
         }
         false
@@ -422,9 +424,10 @@ impl RouterHandle {
     ///
     /// # Errors
     /// When it misses a message.
-    pub fn configure(&mut self, hand_over: HandOver, now: Instant) -> io::Result<()> {
+    pub fn configure(&mut self, hand_over: HandOver) -> io::Result<()> {
         if let Some(process) = &mut self.process {
-            process.apply_by = Some(now + router_timeouts::configure());
+            // Not the time of the event that led here: a disk may have been slow since then.
+            process.apply_by = Some(Instant::now() + router_timeouts::configure());
         }
         self.hand_over(hand_over)
     }
@@ -480,6 +483,17 @@ impl RouterProcess {
             tracing::error!("the router (pid {}) was stopped by a signal; killing it", self.pid.as_raw_pid());
             self.kill();
         }
+    }
+
+    /// Whether it has not applied its configuration in time. A supervisor that stood still, because it was stopped or waited for
+    /// a disk, may have the report still to read.
+    fn is_unconfigured(&mut self, now: Instant) -> bool {
+        let Some(by) = self.apply_by.filter(|by| *by <= now) else { return false };
+        if now - by > STOOD_STILL {
+            self.apply_by = Some(now + STOOD_STILL);
+            return false;
+        }
+        true
     }
 
     /// Requests its load when it is time, and kills a router that does not answer any more.

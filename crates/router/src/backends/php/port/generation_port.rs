@@ -3,6 +3,7 @@
 use super::active::ActiveRequests;
 use super::running::{Moved, Outcome, RunningRequest, Trouble, Wait};
 use super::wake::Wakes;
+use crate::backends::buffering::body_disk::DiskNotice;
 use crate::backends::buffering::spool::SpoolLimits;
 use crate::backends::php::admission::RequestKind;
 use crate::backends::php::generation::{ScriptPool, SharedGeneration};
@@ -129,6 +130,22 @@ impl GenerationPort {
                 port.cancel_if_late(slot, &running);
             });
         }
+    }
+
+    /// Cancels a request whose body has to give way on the disk, if no worker has claimed it by then.
+    pub(super) fn cancel_for_room(self: &Rc<Self>, slot: u16, running: &Rc<RunningRequest>, disk: DiskNotice) {
+        let (port, running) = (Rc::clone(self), Rc::downgrade(running));
+        spawn_essential(async move {
+            let Some(failure) = disk.gives_way_or_ends().await else { return };
+            let Some(running) = running.upgrade() else { return };
+            if running.exchange.borrow_mut().as_mut().is_some_and(Exchange::cancel) {
+                disk.log();
+                port.generation.cancel();
+                port.end(slot, &running, Outcome::Failed(failure));
+            } else {
+                disk.keep();
+            }
+        });
     }
 
     fn cancel_if_late(&self, slot: u16, running: &Rc<RunningRequest>) {

@@ -1,5 +1,6 @@
 //! A request under way in PHP, on the side of the thread that submitted it: the bytes that move, and the outcome.
 
+use crate::backends::buffering::request_body::BodyFile;
 use crate::backends::buffering::spool::Spool;
 use crate::backends::php::admission::RequestKind;
 use crate::request::record::log_context::LogContext;
@@ -10,7 +11,6 @@ use howdah_channel::account::monotonic;
 use howdah_channel::{Exchange, Progress, RESPONSE_RING_BYTES, Violation, WorkerId};
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
@@ -24,8 +24,8 @@ pub enum Remainder {
     None,
     /// In memory, from this offset on.
     Memory(Bytes),
-    /// In a file: position and end.
-    File(File, u64, u64),
+    /// In a file, from this position on.
+    File(BodyFile, u64),
 }
 
 /// A request under way in PHP.
@@ -181,7 +181,7 @@ fn feed(exchange: &mut Exchange, remainder: &mut Remainder) -> Result<(), Troubl
         let left = match remainder {
             Remainder::None => return Ok(()),
             Remainder::Memory(bytes) => bytes.len() as u64,
-            Remainder::File(_, position, end) => *end - *position,
+            Remainder::File(file, position) => file.length - *position,
         };
         if left == 0 {
             *remainder = Remainder::None;
@@ -197,9 +197,9 @@ fn feed(exchange: &mut Exchange, remainder: &mut Remainder) -> Result<(), Troubl
                 let taken = exchange.write_body(bytes).map_err(Trouble::Violation)?;
                 *bytes = bytes.slice(taken..);
             }
-            Remainder::File(file, position, _) => {
+            Remainder::File(file, position) => {
                 let mut portion = vec![0; space.min(left as usize)];
-                if let Err(error) = file.read_exact_at(&mut portion, *position) {
+                if let Err(error) = file.file.read_exact_at(&mut portion, *position) {
                     exchange.end_body(false);
                     return Err(Trouble::Disk(error));
                 }

@@ -40,6 +40,10 @@ pub async fn submit(
 ) -> Result<Rc<RunningRequest>, Failure> {
     let queued = QueuedRequest(Cell::new(Some(&*port.generation)));
     let complete = matches!(remainder, Remainder::None);
+    let disk = match &remainder {
+        Remainder::File(file, _) => Some(file.notice()),
+        Remainder::None | Remainder::Memory(_) => None,
+    };
     let exchange = loop {
         let permit = match port.generation.slots.try_acquire() {
             Some(permit) => permit,
@@ -95,6 +99,9 @@ pub async fn submit(
     port.wakes.after_turn();
     if port.deadline(wait) < wait.admitted + SWEEP {
         port.cancel_at_deadline(slot, &running);
+    }
+    if let Some(disk) = disk {
+        port.cancel_for_room(slot, &running, disk);
     }
     Ok(running)
 }
