@@ -81,6 +81,20 @@ def test_the_configuration_is_read_and_changed(ask, server, tmp_path):
     assert server.api("GET", "/config").json() == {}
 
 
+def test_an_empty_variable_deletes_nothing(ask, fail):
+    assert fail("config", "delete", "") == "the path is empty; write / to delete the whole configuration\n"
+    assert "write \"listeners\" to delete all of it" in fail("config", "delete", "listeners/")
+    assert json.loads(ask("config", "get")) == INITIAL
+
+
+def test_an_output_that_is_not_whole_is_a_failure(server):
+    command = [EXECUTABLE, "config", "get", "--control", f"unix:{server.control}"]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 1
+    assert result.stderr.startswith("howdah: standard output cannot be written: No space left on device")
+
+
 @pytest.mark.parametrize("name", ["plain", "my app", "100%25", "caf\u00e9?#[1]", "a%2Fb", '"quoted"', "..", "+&="])
 def test_any_name_is_a_path(ask, server, name):
     """As a user types it: only the slash and the percent sign must be escaped."""

@@ -1,4 +1,4 @@
-"""Request bodies that are never complete, on a small disk."""
+"""Bodies of requests and responses that fill a small disk: unfinished, waiting, in small pieces, or not read."""
 
 import os
 import select
@@ -78,7 +78,7 @@ def test_bodies_that_never_end_leave_the_disk_to_other_uploads(server, disk, tar
                     client.send(content[-n : len(content) - n + 1])
             response = server.post("/", UPLOAD, {"Content-Type": "text/plain"})
             assert (response.status, response.text) == (200, "5000000")
-        server.wait_for_log_line("answering 503 to the requests whose unfinished bodies take the most for longest")
+        server.wait_for_log_line("answering 503 to the requests whose unfinished or waiting bodies take the most for longest")
         answered = [client for client in held if is_answered(client)]
         assert 0 < len(answered) * size <= DISK // 4, "as many as others need"
         for client in answered:
@@ -88,6 +88,61 @@ def test_bodies_that_never_end_leave_the_disk_to_other_uploads(server, disk, tar
                 client.send(content[8 - TAIL :])
                 assert client.response("POST").status == 200
     assert wait_for(lambda: used(disk) < MIB)
+
+
+@needs_root
+def test_complete_bodies_that_wait_for_a_worker_leave_the_disk_to_other_uploads(application, folder, run, disk):
+    folder.php("index.php", "echo strlen(file_get_contents('php://input'));")
+    folder.php("slow.php", "sleep(20);")
+    applications = {"slow": {**application, "processes": 1}, "other": application}
+    routes = [
+        {"match": {"uri": "/slow"}, "action": {"rewrite": "/slow.php", "pass": "applications/slow"}},
+        {"action": {"rewrite": "/index.php", "pass": "applications/other"}},
+    ]
+    server = run({"applications": applications, "routes": routes, "settings": {"http": {"body_temp_path": str(disk)}}})
+    with ExitStack() as stack:
+        held = []
+        sizes = [8 * MIB - 10] * (DISK // (8 * MIB)) + [3_000_000] * 4 + [1_000_000] * 6 + [300_000] * 12 + [50_000] * 40
+        for size in sizes:
+            client = stack.enter_context(server.connect())
+            with suppress(OSError):
+                client.send_request("POST", "/slow", {"Content-Type": "text/plain", "Content-Length": str(size)})
+                client.send(b"y" * size)
+            held.append(client)
+        assert used(disk) > 3 * DISK // 4
+        for _ in range(5):
+            response = server.post("/", UPLOAD, {"Content-Type": "text/plain"})
+            assert (response.status, response.text) == (200, "5000000")
+        server.wait_for_log_line("unfinished or waiting bodies take the most for longest")
+        assert any(is_answered(client) for client in held)
+    assert wait_for(lambda: used(disk) < 10 * MIB)
+
+
+@needs_root
+def test_files_of_one_byte_leave_the_disk_to_other_uploads(server, disk):
+    part = b'--b\r\nContent-Disposition: form-data; name="f[]"; filename="f"\r\n\r\ny\r\n'
+    with ExitStack() as stack:
+        for _ in range(DISK // (1000 * 4096) + 8):
+            client = stack.enter_context(server.connect())
+            headers = {"Content-Type": "multipart/form-data; boundary=b", "Content-Length": str(1000 * len(part) + 9)}
+            with suppress(OSError):
+                client.send_request("POST", "/uploads", headers)
+                client.send(part * 1000)
+        wait_for(lambda: used(disk) > 3 * DISK // 4, "their files")
+        for _ in range(5):
+            assert server.post("/", UPLOAD, {"Content-Type": "text/plain"}).text == "5000000"
+
+
+@needs_root
+def test_responses_that_are_not_read_leave_the_disk_to_uploads(server, folder, disk):
+    folder.php("index.php", "$_SERVER['REQUEST_METHOD'] == 'GET' ? print(str_repeat('x', 1560000)) : print(strlen(file_get_contents('php://input')));")
+    with ExitStack() as stack:
+        for _ in range(250):
+            client = stack.enter_context(server.connect())
+            client.send_request("GET", "/php", {})
+        wait_for(lambda: used(disk) > DISK // 2, "their files")
+        for _ in range(5):
+            assert server.post("/", UPLOAD, {"Content-Type": "text/plain"}).text == "5000000"
 
 
 @needs_root

@@ -275,3 +275,19 @@ def test_a_log_of_an_application_that_hangs_does_not_stop_the_supervisor(hanging
     before = written.stat().st_size
     hanging.resume()
     wait_for(lambda: written.stat().st_size > before, "more output, once the file system answers")
+
+
+def test_a_state_directory_that_is_slow_costs_no_router(application, socket_path, run, hanging):
+    """A router has four seconds for a configuration, at this divider: the disk's time is not the router's."""
+    options = ["--state-dir", f"{hanging.point}/state", "--control", f"unix:{socket_path}"]
+    server = run({"applications": {"app": application}}, *options, time_divider=DIVIDER)
+    server.control = socket_path
+    router = server.router()
+    hanging.pause()
+    change = Background(server.api, "PUT", "/config/access_log", '"/dev/null"')
+    time.sleep(6)
+    assert not change.done()
+    hanging.resume()
+    assert change.result().status == 200
+    assert server.get("/").text == "here"
+    assert server.router() == router and "did not apply its configuration" not in server.stderr

@@ -17,7 +17,9 @@
 //! that of a pipe is `pipe:[123]`. Behind a link of another user, links of procfs are refused: `/proc/PID/root` of a process of this
 //! user leads to its own mounts, where any file may have any name.
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, openat, readlinkat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, StatxFlags, fstat, fstatfs, openat, readlinkat, statx,
+};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -127,6 +129,16 @@ pub fn open_shared_folder(path: &Path) -> io::Result<OwnedFd> {
     Links { lead_into_folders: true, ..Links::new() }.folder(CWD, path)
 }
 
+/// The same for a path in a root directory, as a process has it whose root directory this is.
+///
+/// # Errors
+/// The errors of [`open_shared_folder`], and one for a link in `/proc`.
+pub fn open_shared_folder_in(root: &Path, path: &Path) -> io::Result<OwnedFd> {
+    let root = open_shared_folder(root)?;
+    let base = root.try_clone()?;
+    Links { lead_into_folders: true, root: Some(root), ..Links::new() }.folder(base, path)
+}
+
 /// The owner and the group of the folder at this path, whose links are followed as above.
 ///
 /// # Errors
@@ -146,13 +158,22 @@ struct Links {
     led_by: Option<u32>,
     /// Whether a folder directly in a folder of the link's owner is as good as a folder of the owner.
     lead_into_folders: bool,
+    /// The root directory, if it is not ours.
+    root: Option<OwnedFd>,
 }
 
 // === impl Links ===
 
 impl Links {
     fn new() -> Links {
-        Links { left: MAX_LINKS, names_left: MAX_NAMES, are_trusted: true, led_by: None, lead_into_folders: false }
+        Links {
+            left: MAX_LINKS,
+            names_left: MAX_NAMES,
+            are_trusted: true,
+            led_by: None,
+            lead_into_folders: false,
+            root: None,
+        }
     }
 
     /// The folder of a file. A path that is not absolute begins at `base`.
@@ -173,7 +194,11 @@ impl Links {
             if component == Component::RootDir {
                 self.led_by = None;
             }
-            let next = openat(&folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+            let next = match (component, &self.root) {
+                (Component::RootDir, Some(root)) => openat(root, ".", FOLDER, Mode::empty())?,
+                (Component::ParentDir, Some(root)) if is_same(&folder, root)? => folder.try_clone()?,
+                _ => openat(&folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?,
+            };
             let stat = fstat(&next)?;
             folder = match is_link(&stat) {
                 false => next,
@@ -214,8 +239,14 @@ impl Links {
         Ok(linked)
     }
 
+    /// A mount is not in the folder of its mount point: the owner of the folder may not read it.
     fn is_in_folder_of(&self, owner: u32, folder: &OwnedFd) -> io::Result<bool> {
-        Ok(self.lead_into_folders && fstat(openat(folder, "..", FOLDER, Mode::empty())?)?.st_uid == owner)
+        let is_root = self.root.as_ref().map_or(Ok(false), |root| is_same(folder, root))?;
+        if !self.lead_into_folders || is_root {
+            return Ok(false);
+        }
+        let above = openat(folder, "..", FOLDER, Mode::empty())?;
+        Ok(fstat(&above)?.st_uid == owner && mount_of(&above)? == mount_of(folder)?)
     }
 
     /// Whether the kernel follows the links of this folder.
@@ -225,6 +256,9 @@ impl Links {
             return Err(io::Error::other(
                 "a symbolic link of another user leads to a link in /proc, which is not followed",
             ));
+        }
+        if is_of_procfs && self.root.is_some() {
+            return Err(io::Error::other("a link in /proc of another root directory is not followed"));
         }
         Ok(is_of_procfs)
     }
@@ -250,6 +284,17 @@ fn not_followed(owner: u32) -> io::Error {
 /// Whether a link of this user may lead anywhere.
 fn is_trusted(owner: u32) -> bool {
     [0, rustix::process::geteuid().as_raw()].contains(&owner)
+}
+
+fn is_same(one: &OwnedFd, other: &OwnedFd) -> io::Result<bool> {
+    let (one, other) = (fstat(one)?, fstat(other)?);
+    Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
+}
+
+/// The number of the mount, or of the device if the kernel has no such number (before Linux 5.8).
+fn mount_of(folder: &OwnedFd) -> io::Result<u64> {
+    let state = statx(folder, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    if state.stx_mask & StatxFlags::MNT_ID.bits() != 0 { Ok(state.stx_mnt_id) } else { Ok(fstat(folder)?.st_dev) }
 }
 
 fn is_link(stat: &Stat) -> bool {

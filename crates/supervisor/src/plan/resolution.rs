@@ -171,11 +171,10 @@ impl Finder<'_> {
     }
 
     /// A share at a pinned link has no link any more, at which the router would see that it leads to a folder of another user.
-    /// Such a link is left to the router. Links in a rootfs stay in it.
+    /// Such a link is left to the router. A rootfs may have folders of several users, too.
     fn pin(&mut self, pin: &PinnedLink) {
-        let pin = PinnedLink { link: self.outside(&pin.link), leads_to: self.outside(&pin.leads_to) };
-        if self.rootfs.is_some() || is_shared(&pin) {
-            self.pins.push(pin);
+        if is_shared(self.rootfs, pin) {
+            self.pins.push(PinnedLink { link: self.outside(&pin.link), leads_to: self.outside(&pin.leads_to) });
         }
     }
 
@@ -196,9 +195,13 @@ impl Finder<'_> {
 }
 
 /// Whether the router may follow the link, and would come to the same folder.
-fn is_shared(pin: &PinnedLink) -> bool {
+fn is_shared(rootfs: Option<&Path>, pin: &PinnedLink) -> bool {
+    let open = |path: &Path| match rootfs {
+        Some(rootfs) => trusted_path::open_shared_folder_in(rootfs, path),
+        None => trusted_path::open_shared_folder(path),
+    };
     let identity = |path: &Path| {
-        let stat = fstat(trusted_path::open_shared_folder(path).ok()?).ok()?;
+        let stat = fstat(open(path).ok()?).ok()?;
         Some((stat.st_dev, stat.st_ino))
     };
     identity(&pin.link).is_some_and(|linked| identity(&pin.leads_to) == Some(linked))
@@ -357,6 +360,24 @@ mod tests {
         let found = resolve(&deployed.application(options)).unwrap();
         assert_eq!(found.paths.target(None).unwrap().root, Path::new("/releases/2/public"));
         assert_eq!(deployed.pins(&found), [pair("absolute", "releases/2")]);
+    }
+
+    #[test]
+    fn below_a_rootfs_a_link_to_a_folder_of_another_user_is_not_pinned() {
+        use std::os::unix::fs::lchown;
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let deployed = Deployed::new();
+        symlink("/releases/2", deployed.at("absolute")).unwrap();
+        let application = deployed.application(r#""root": "/absolute/public", "isolation": {"rootfs": "$"}"#);
+        lchown(deployed.at("absolute"), Some(65534), None).unwrap();
+        assert_eq!(deployed.pins(&resolve(&application).unwrap()), []);
+        lchown(deployed.at("releases/2"), Some(65534), None).unwrap();
+        assert_eq!(deployed.pins(&resolve(&application).unwrap()), [pair("absolute", "releases/2")]);
+        std::fs::remove_file(deployed.at("absolute")).unwrap();
+        symlink("/../../../releases/1/../2", deployed.at("absolute")).unwrap();
+        assert_eq!(deployed.pins(&resolve(&application).unwrap()), [pair("absolute", "releases/2")]);
     }
 
     #[test]

@@ -379,7 +379,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_that_waits_learns_that_its_body_gives_way_or_is_read() {
         let all = all();
-        let (large, small) = (body(all, 8 * MIB, 9), body(all, MIB, 1));
+        let (large, small) = (body(all, 8 * MIB, 9), body(all, 8 * MIB, 1));
         let (of_large, of_small) = (large.notice(), small.notice());
         all.make_room(FULL, number(&small), Instant::now());
         assert_eq!(of_large.gives_way_or_ends().await, Some(Failure::Unavailable { retry_after: RETRY_AFTER }));
