@@ -10,7 +10,7 @@ pub struct DiskSpace {
     pub free: u64,
     /// Its size.
     pub all: u64,
-    /// What a file takes at least: its block, and its share of the inodes.
+    /// The least that a file takes: its block, and its share of the inodes.
     pub of_a_file: u64,
 }
 
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn inodes_are_space() {
         const MIB: u64 = 1 << 20;
-        // What is free, the free inodes and all of 160 MiB, and what is free by both and what a file takes.
+        // The free bytes, the free inodes and all of 160 MiB, and the expected free bytes and least of a file.
         let table = [
             (40 * MIB, 0, 0, (40 * MIB, BLOCK)),
             (40 * MIB, 9000, 10_240, (40 * MIB, 16 * 1024)),

@@ -34,7 +34,7 @@ pub struct BodyOnDisk {
     needs_room: bool,
 }
 
-/// What the request of a body listens to while it waits for a worker.
+/// For the request of a body, which waits for a worker: whether the body has to give way.
 #[derive(Clone)]
 pub struct DiskNotice {
     setting: &'static str,
@@ -57,7 +57,7 @@ struct Held {
     device: u64,
     since: Instant,
     bytes: AtomicU64,
-    /// What each of its files counts at least.
+    /// The least that each of its files counts.
     of_a_file: u64,
     gives_way: AtomicBool,
     /// A worker has it: it stays.

@@ -77,7 +77,7 @@ const PART_OF_FREE: usize = 8;
 const SMALL: usize = 16 * 1024;
 /// The limit for one [`Spool::take`] from the file, in bytes.
 const PORTION: usize = 128 * 1024;
-/// What a writer that waits pushes at a time, at most.
+/// The most bytes that a writer that waits pushes at a time.
 const LONGEST_PUSH: usize = RESPONSE_RING_BYTES;
 /// How many bytes are read from the file before their disk space is freed.
 const FREE_BYTES: u64 = 8 * 1024 * 1024;
