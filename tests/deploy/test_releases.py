@@ -77,6 +77,17 @@ def test_twenty_swaps_under_load_are_never_half_seen(site):
         server.prototype()
 
 
+def test_a_deploy_repeats_no_warning_of_the_configuration(site):
+    config = site.config()
+    config["routes"] = [{"match": {"uri": "/never"}, "action": {"proxy": "https://127.0.0.1:1", "tls": {"verify": False}}}, *config.get("routes", [])]
+    with Howdah.run(config) as server:
+        warnings = server.stderr.count("/tls/verify")
+        assert warnings > 0
+        site.swap("2")
+        wait_for(lambda: "was reloaded in" in server.stderr, "the reload")
+        assert server.stderr.count("/tls/verify") == warnings
+
+
 def test_php_settings_with_paths_belong_to_the_same_release(site):
     for name in "12":
         site.folder.write(f"releases/{name}/src/prepended.php", f"<?php header('X-Prepended: {name}');")
