@@ -124,6 +124,11 @@ impl Bundle {
         Validity { since: since.timestamp(), until: until.timestamp() }
     }
 
+    /// Whether it is not accepted any more.
+    pub fn has_expired(&self) -> bool {
+        ASN1Time::now() > self.validity.1
+    }
+
     /// Why it is not accepted today, if it is not.
     pub fn expiry_problem(&self) -> Option<String> {
         let (since, until) = &self.validity;

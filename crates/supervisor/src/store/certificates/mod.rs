@@ -143,6 +143,13 @@ impl Certificates {
     /// A phrase, if it is no certificate for the domain and its key. The former one stays.
     pub fn put_issued(&mut self, domain: &str, origin: CertificateOrigin, pem: &str) -> Result<Option<String>, String> {
         let bundle = check_issued(domain, pem)?;
+        // A wrong clock of the authority costs no client. If it is ours, the former one has expired by it, too.
+        if let Some(problem) = bundle.expiry_problem()
+            && bundle.has_expired()
+            && self.issued.get(domain).is_some_and(|former| !former.bundle.has_expired())
+        {
+            return Err(format!("it {problem}, and the former one is still valid"));
+        }
         let storage = self.issued_storage.as_ref();
         let stored = storage.map_or(Ok(()), |storage| storage.write_certificate(domain, &origin, bundle.pem()));
         self.issued.insert(domain.to_owned(), IssuedCertificate { origin, bundle });
@@ -393,6 +400,28 @@ mod tests {
         certificates.delete("shop", &BTreeSet::from(["shop.new"])).unwrap();
         assert!(!file.exists());
         assert_eq!(names(&Certificates::load(folder.path()).unwrap()), ["blog 2026", "shop.new"]);
+    }
+
+    #[test]
+    fn an_issued_certificate_that_has_expired_replaces_no_valid_one() {
+        let with_end = |year| {
+            let mut parameters = rcgen::CertificateParams::new(["shop".to_owned()]).unwrap();
+            parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
+            let key = rcgen::KeyPair::generate().unwrap();
+            parameters.self_signed(&key).unwrap().pem() + &key.serialize_pem()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let mut certificates = Certificates::load(folder.path()).unwrap();
+        let mut put = |year| {
+            let (directory, challenge) = ("https://ca/directory".to_owned(), "http-01".to_owned());
+            let origin = CertificateOrigin { directory, challenge, on_demand: false };
+            certificates.put_issued("shop", origin, &with_end(year))
+        };
+        put(2001).unwrap();
+        put(2002).unwrap();
+        put(2201).unwrap();
+        assert!(put(2003).unwrap_err().contains("the former one is still valid"));
+        put(2202).unwrap();
     }
 
     #[test]
