@@ -104,13 +104,20 @@ impl HttpGeneration {
 
     /// Gives a request to the process with the fewest, besides those that were tried; `None` if no process is left.
     pub fn assign(self: &Arc<Self>, tried: &[usize]) -> Option<ProcessRequest> {
-        let (count, last) = (self.processes.len(), self.last.load(Ordering::Relaxed));
-        let turns = (1..=count).map(|turn| (last + turn) % count);
-        let ready =
-            turns.filter(|index| self.processes[*index].is_ready.load(Ordering::Acquire) && !tried.contains(index));
-        let process = ready.min_by_key(|index| self.processes[*index].requests.load(Ordering::Relaxed))?;
+        let process = loop {
+            let (count, last) = (self.processes.len(), self.last.load(Ordering::Relaxed));
+            let turns = (1..=count).map(|turn| (last + turn) % count);
+            let ready =
+                turns.filter(|index| self.processes[*index].is_ready.load(Ordering::Acquire) && !tried.contains(index));
+            let counted = ready.map(|index| (index, self.processes[index].requests.load(Ordering::Relaxed)));
+            let (process, requests) = counted.min_by_key(|(_, requests)| *requests)?;
+            // Another thread may have chosen this process meanwhile: then another one may have fewer requests.
+            let requests_of = &self.processes[process].requests;
+            if requests_of.compare_exchange(requests, requests + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                break process;
+            }
+        };
         self.last.store(process, Ordering::Relaxed);
-        self.processes[process].requests.fetch_add(1, Ordering::Relaxed);
         let endpoint = Arc::clone(&self.processes[process].lock());
         Some(ProcessRequest { generation: Arc::clone(self), process, endpoint })
     }
@@ -224,6 +231,29 @@ mod tests {
         generation.set_ready(3, "127.0.0.1:81", true).expect("an address");
         let request = generation.assign(&[0, 1, 2]).expect("a process");
         assert_eq!((request.process(), &*request.endpoint().to_string()), (3, "127.0.0.1:81"));
+    }
+
+    #[test]
+    fn two_threads_give_their_requests_to_two_processes() {
+        use std::sync::Barrier;
+        let generation = generation(&[true, true]);
+        let (together, all_chosen) = (Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for round in 0..5000 {
+                        together.wait();
+                        let request = generation.assign(&[]).expect("a process");
+                        all_chosen.wait();
+                        let count = generation.processes[request.process()].requests.load(Ordering::Relaxed);
+                        together.wait();
+                        assert_eq!(count, 1, "{round}");
+                        drop(request);
+                        all_chosen.wait();
+                    }
+                });
+            }
+        });
     }
 
     #[tokio::test]
