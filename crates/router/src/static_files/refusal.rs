@@ -32,8 +32,8 @@ pub(super) fn warn(shared: SharedPath<'_>) {
     if shared.links == LinkPolicy::Never {
         tracing::warn!(
             link,
-            "not served: a symbolic link, and \"follow_symlinks\" is false; \
-                 true allows all links, without the setting links that stay in the share are followed"
+            "not served: the path has a symbolic link, and \"follow_symlinks\" is false; \
+             true allows all links, without the setting links that stay in the share are followed"
         );
     } else {
         tracing::warn!(
@@ -41,7 +41,7 @@ pub(super) fn warn(shared: SharedPath<'_>) {
             leads_to,
             share = base,
             "not served: a symbolic link leaves its share; \
-                 \"follow_symlinks\": true (serve: --follow-symlinks) allows it"
+             \"follow_symlinks\": true (serve: --follow-symlinks) allows it"
         );
     }
 }

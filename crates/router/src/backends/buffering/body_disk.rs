@@ -66,8 +66,8 @@ struct Held {
     wake: Notify,
 }
 
-/// `Retry-After` of a body that gives way, in seconds.
-const RETRY_AFTER: u32 = 10;
+/// The answer to the request of a body that gives way.
+const GIVES_WAY: Failure = Failure::Unavailable { retry_after: 10 };
 
 static ALL: LazyLock<AllOnDisk> = LazyLock::new(AllOnDisk::default);
 static GAVE_WAY: LazyLock<Throttle> = LazyLock::new(|| Throttle::new(Duration::from_secs(60)));
@@ -152,7 +152,7 @@ impl DiskNotice {
             biased;
             () = held.wake.notified() => {
                 self.log();
-                Err(Failure::Unavailable { retry_after: RETRY_AFTER })
+                Err(GIVES_WAY)
             }
             something = something => Ok(something),
         }
@@ -163,7 +163,7 @@ impl DiskNotice {
         let held = self.held.as_ref()?;
         held.wake.notified().await;
         let gives_way = held.gives_way.load(Ordering::Relaxed);
-        gives_way.then_some(Failure::Unavailable { retry_after: RETRY_AFTER })
+        gives_way.then_some(GIVES_WAY)
     }
 
     /// A worker has the request: the body does not give way any more.
@@ -382,7 +382,7 @@ mod tests {
         let (large, small) = (body(all, 8 * MIB, 9), body(all, 8 * MIB, 1));
         let (of_large, of_small) = (large.notice(), small.notice());
         all.make_room(FULL, number(&small), Instant::now());
-        assert_eq!(of_large.gives_way_or_ends().await, Some(Failure::Unavailable { retry_after: RETRY_AFTER }));
+        assert_eq!(of_large.gives_way_or_ends().await, Some(GIVES_WAY));
         drop(small);
         assert_eq!(of_small.gives_way_or_ends().await, None);
         assert_eq!(DiskNotice::NONE.gives_way_or_ends().await, None);
@@ -394,7 +394,7 @@ mod tests {
         let mut body = body(all, 8 * MIB, 9);
         assert_eq!(body.next(async { 7 }).await, Ok(7));
         all.make_room(DiskSpace { free: 0, ..FULL }, number(&body), Instant::now());
-        assert_eq!(body.next(async { 7 }).await, Err(Failure::Unavailable { retry_after: RETRY_AFTER }));
+        assert_eq!(body.next(async { 7 }).await, Err(GIVES_WAY));
         drop(body);
         assert!(all.held().is_empty());
     }

@@ -100,9 +100,7 @@ impl WorkerRequest {
         let Form { files, memory, .. } = form.unwrap_or_default();
         Ok(WorkerRequest { head, body, file, files, _memory: memory })
     }
-}
 
-impl WorkerRequest {
     /// The disk of its body or its files, while it waits for a worker.
     pub fn notice(&self) -> DiskNotice {
         self.file.as_ref().map_or_else(|| self.files.notice(), BodyFile::notice)

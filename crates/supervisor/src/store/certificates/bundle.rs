@@ -135,7 +135,7 @@ impl Bundle {
         let now = ASN1Time::now();
         if now < *since {
             Some(format!("is not valid before {}", description::time(since)))
-        } else if now > *until {
+        } else if self.has_expired() {
             Some(format!("expired on {}", description::time(until)))
         } else {
             None

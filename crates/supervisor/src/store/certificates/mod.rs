@@ -144,10 +144,8 @@ impl Certificates {
     pub fn put_issued(&mut self, domain: &str, origin: CertificateOrigin, pem: &str) -> Result<Option<String>, String> {
         let bundle = check_issued(domain, pem)?;
         // A wrong clock of the authority costs no client. If it is ours, the former one has expired by it, too.
-        if let Some(problem) = bundle.expiry_problem()
-            && bundle.has_expired()
-            && self.issued.get(domain).is_some_and(|former| !former.bundle.has_expired())
-        {
+        let has_valid = self.issued.get(domain).is_some_and(|former| !former.bundle.has_expired());
+        if has_valid && let Some(problem) = bundle.expiry_problem().filter(|_| bundle.has_expired()) {
             return Err(format!("it {problem}, and the former one is still valid"));
         }
         let storage = self.issued_storage.as_ref();

@@ -1,0 +1,335 @@
+//! Opens a file at a configured path, in a folder in which another user may be able to replace it.
+//!
+//! A symbolic link at the end of the path is followed if root or we own it: one that an application's user owns may
+//! lead to any file that we may write. The link that is checked is the one that is followed, because both use one
+//! descriptor of it: a user who swaps the file while it is opened gains nothing.
+//!
+//! A link among the folders above the file is followed, too, if it leads to a folder of the link's owner, as the `current` of a
+//! deploy does: a user who owns a folder of the path must not lead root to a folder of another user. A `..` behind it is held to the
+//! same rule.
+//!
+//! A file that is only read may be behind any link whose owner owns the file, too: its content gives that user nothing new.
+//!
+//! A hard link is refused in a folder that another user can write to, unless the file is only read: it may be a name of any file. The
+//! kernel prevents such links only with `fs.protected_hardlinks`.
+//!
+//! The kernel follows a link of procfs (`/dev/stderr` leads to `/proc/self/fd/2`), because its text need not be a path:
+//! that of a pipe is `pipe:[123]`. Behind a link of another user, links of procfs are refused: `/proc/PID/root` of a process of this
+//! user leads to its own mounts, where any file may have any name.
+
+#[cfg(test)]
+mod tests;
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, StatxFlags, fstat, fstatfs, openat, readlinkat, statx,
+};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+/// The most links in a row, as the kernel has it.
+const MAX_LINKS: u32 = 40;
+/// The most names on the way, in all links together: each costs system calls, and the text of a link may have two thousand.
+const MAX_NAMES: u32 = 1000;
+/// The mode of a folder that its group or all users can write to.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Opens a file with these flags. A file that is created has this mode.
+///
+/// # Errors
+/// The errors of open(2), and one for a link of another user.
+pub fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
+    let (folder, file) = follow(path, flags, mode, |owner| Err(not_followed(owner)))?;
+    with_one_name(&folder, file)
+}
+
+/// Opens a regular file to read it. It does not wait for the writer of a named pipe.
+///
+/// # Errors
+/// The errors of open(2), one for another kind of file, and one for a link to a file of another user than the link's.
+pub fn read(path: &Path) -> io::Result<File> {
+    let mut owners = Vec::new();
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let (_, file) = follow(path, flags, Mode::empty(), |owner| {
+        owners.push(owner);
+        Ok(())
+    })?;
+    let stat = fstat(&file)?;
+    match owners.into_iter().find(|owner| *owner != stat.st_uid) {
+        Some(owner) => Err(not_followed(owner)),
+        None if is_regular(&stat) => Ok(File::from(file)),
+        None => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
+/// Opens a file behind links. `untrusted` decides about a link at the end of the path that this user owns. Returns the folder
+/// of the file, too.
+fn follow(
+    path: &Path,
+    flags: OFlags,
+    mode: Mode,
+    mut untrusted: impl FnMut(u32) -> io::Result<()>,
+) -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut links = Links::new();
+    let mut folder = links.folder_of(CWD, path)?;
+    let mut name = name_of(path)?;
+    loop {
+        match openat(&folder, &name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode) {
+            Err(Errno::LOOP) => {}
+            opened => return opened.map(|file| (folder, file)).map_err(io::Error::from),
+        }
+        let link = openat(&folder, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let stat = fstat(&link)?;
+        links.count()?;
+        if !is_link(&stat) {
+            // It is another file than a moment ago.
+            continue;
+        }
+        let owner = stat.st_uid;
+        if !is_trusted(owner) {
+            untrusted(owner)?;
+        }
+        if links.is_of_procfs(&folder)? {
+            let file = openat(&folder, &name, flags | OFlags::CLOEXEC, mode)?;
+            return Ok((folder, file));
+        }
+        links.begin_link_of(owner);
+        let target = PathBuf::from(OsString::from_vec(readlinkat(&link, "", Vec::new())?.into_bytes()));
+        folder = links.folder_of(folder.as_fd(), &target)?;
+        name = name_of(&target)?;
+    }
+}
+
+/// The folder of a file, whose links are followed as above, and the file's name in it. Work there by this descriptor stays
+/// in this folder, whatever a user puts in the place of its path meanwhile.
+///
+/// # Errors
+/// The errors of open(2), and one for a link of another user.
+pub fn folder(path: &Path) -> io::Result<(OwnedFd, OsString)> {
+    let folder = Links::new().folder_of(CWD, path)?;
+    Ok((folder, name_of(path)?))
+}
+
+/// The folder at this path, whose links are followed as above: a descriptor with `O_PATH`.
+///
+/// # Errors
+/// The errors of open(2), and one for a link of another user.
+pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    Links::new().folder(CWD, path)
+}
+
+/// The folder of a share at this path, whose links are followed as above. A link leads also to what lies directly in a folder of
+/// its owner, such as a release that another user unpacked: this owner can have it sent without the link, too.
+///
+/// # Errors
+/// The errors of open(2), and one for a link of another user.
+pub fn open_shared_folder(path: &Path) -> io::Result<OwnedFd> {
+    Links { lead_into_folders: true, ..Links::new() }.folder(CWD, path)
+}
+
+/// The same for a path in a root directory, as a process has it whose root directory this is.
+///
+/// # Errors
+/// The errors of [`open_shared_folder`], and one for a link in `/proc`.
+pub fn open_shared_folder_in(root: &Path, path: &Path) -> io::Result<OwnedFd> {
+    let root = open_shared_folder(root)?;
+    let base = root.try_clone()?;
+    Links { lead_into_folders: true, root: Some(root), ..Links::new() }.folder(base, path)
+}
+
+/// The owner and the group of the folder at this path, whose links are followed as above.
+///
+/// # Errors
+/// The errors of [`open_folder`].
+pub fn owner_of_folder(path: &Path) -> io::Result<(u32, u32)> {
+    let stat = fstat(open_folder(path)?)?;
+    Ok((stat.st_uid, stat.st_gid))
+}
+
+/// The links and names that may still be followed.
+struct Links {
+    left: u32,
+    names_left: u32,
+    /// Whether all links until now are of root or ours.
+    are_trusted: bool,
+    /// The owner of the last link of another user, by which the path has come to where it is.
+    led_by: Option<u32>,
+    /// Whether a folder directly in a folder of the link's owner is as good as a folder of the owner.
+    lead_into_folders: bool,
+    /// The root directory, if it is not ours.
+    root: Option<OwnedFd>,
+}
+
+// === impl Links ===
+
+impl Links {
+    fn new() -> Links {
+        Links {
+            left: MAX_LINKS,
+            names_left: MAX_NAMES,
+            are_trusted: true,
+            led_by: None,
+            lead_into_folders: false,
+            root: None,
+        }
+    }
+
+    /// The folder of a file. A path that is not absolute begins at `base`.
+    fn folder_of(&mut self, base: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        self.folder(base, folder)
+    }
+
+    fn folder(&mut self, base: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+        let mut folder = openat(base, ".", FOLDER, Mode::empty())?;
+        for component in path.components() {
+            let name = component.as_os_str();
+            self.names_left = self
+                .names_left
+                .checked_sub(1)
+                .ok_or_else(|| io::Error::other("its symbolic links have too many names"))?;
+            // The root is a component, too: a path begins again there.
+            if component == Component::RootDir {
+                self.led_by = None;
+            }
+            let next = match (component, &self.root) {
+                (Component::RootDir, Some(root)) => openat(root, ".", FOLDER, Mode::empty())?,
+                (Component::ParentDir, Some(root)) if is_same(&folder, root)? => folder.try_clone()?,
+                _ => openat(&folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?,
+            };
+            let stat = fstat(&next)?;
+            folder = match is_link(&stat) {
+                false => next,
+                true if self.is_of_procfs(&folder)? => openat(&folder, name, FOLDER, Mode::empty())?,
+                true => self.linked_folder(&folder, &next, stat.st_uid)?,
+            };
+            // A folder of this user may be in a folder of another one.
+            if let (Component::ParentDir, Some(owner)) = (component, self.led_by)
+                && stat.st_uid != owner
+            {
+                return Err(io::Error::other(format!(
+                    "a `..` of its path, behind a symbolic link of user id {owner}, leads to a folder of another user: it is not \
+                     followed"
+                )));
+            }
+        }
+        Ok(openat(&folder, ".", FOLDER, Mode::empty())?)
+    }
+
+    /// The folder to which a link of this owner in another folder leads.
+    fn linked_folder(&mut self, folder: &OwnedFd, link: &OwnedFd, owner: u32) -> io::Result<OwnedFd> {
+        self.count()?;
+        self.begin_link_of(owner);
+        let target = PathBuf::from(OsString::from_vec(readlinkat(link, "", Vec::new())?.into_bytes()));
+        let linked = self.folder(folder, &target)?;
+        if is_trusted(owner) {
+            return Ok(linked);
+        }
+        let found = fstat(&linked)?.st_uid;
+        if found != owner && !self.is_in_folder_of(owner, &linked)? {
+            let target = target.display();
+            return Err(io::Error::other(format!(
+                "a folder of its path is a symbolic link of user id {owner} to {target}, which belongs to another user, id {found}: \
+                 it is not followed"
+            )));
+        }
+        self.led_by = Some(owner);
+        Ok(linked)
+    }
+
+    /// A mount is not in the folder of its mount point: the owner of the folder may not read it.
+    fn is_in_folder_of(&self, owner: u32, folder: &OwnedFd) -> io::Result<bool> {
+        let is_root = self.root.as_ref().map_or(Ok(false), |root| is_same(folder, root))?;
+        if !self.lead_into_folders || is_root {
+            return Ok(false);
+        }
+        let above = openat(folder, "..", FOLDER, Mode::empty())?;
+        Ok(fstat(&above)?.st_uid == owner && mount_of(&above)? == mount_of(folder)?)
+    }
+
+    /// Whether the kernel follows the links of this folder.
+    fn is_of_procfs(&self, folder: &OwnedFd) -> io::Result<bool> {
+        let is_of_procfs = fstatfs(folder)?.f_type == PROC_SUPER_MAGIC;
+        if is_of_procfs && !self.are_trusted {
+            return Err(io::Error::other(
+                "a symbolic link of another user leads to a link in /proc, which is not followed",
+            ));
+        }
+        if is_of_procfs && self.root.is_some() {
+            return Err(io::Error::other("a link in /proc of another root directory is not followed"));
+        }
+        Ok(is_of_procfs)
+    }
+
+    /// The text of a link of this user comes next. A text of another user may lead anywhere on its way: its end counts.
+    fn begin_link_of(&mut self, owner: u32) {
+        if !is_trusted(owner) {
+            self.are_trusted = false;
+            self.led_by = None;
+        }
+    }
+
+    fn count(&mut self) -> io::Result<()> {
+        self.left = self.left.checked_sub(1).ok_or(Errno::LOOP)?;
+        Ok(())
+    }
+}
+
+fn not_followed(owner: u32) -> io::Error {
+    io::Error::other(format!("it is a symbolic link of user id {owner}, which is not followed"))
+}
+
+/// Whether a link of this user may lead anywhere.
+fn is_trusted(owner: u32) -> bool {
+    [0, rustix::process::geteuid().as_raw()].contains(&owner)
+}
+
+fn is_same(one: &OwnedFd, other: &OwnedFd) -> io::Result<bool> {
+    let (one, other) = (fstat(one)?, fstat(other)?);
+    Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
+}
+
+/// The number of the mount, or of the device if the kernel has no such number (before Linux 5.8).
+fn mount_of(folder: &OwnedFd) -> io::Result<u64> {
+    let state = statx(folder, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    if state.stx_mask & StatxFlags::MNT_ID.bits() != 0 { Ok(state.stx_mnt_id) } else { Ok(fstat(folder)?.st_dev) }
+}
+
+fn is_link(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
+}
+
+/// Refuses a hard link that another user may have made, or has made and removed since the file was opened.
+fn with_one_name(folder: &OwnedFd, file: OwnedFd) -> io::Result<File> {
+    let stat = fstat(&file)?;
+    let parent = fstat(folder)?;
+    if is_regular(&stat) && (!is_trusted(parent.st_uid) || parent.st_mode & WRITABLE_BY_OTHERS != 0) {
+        let names = stat.st_nlink;
+        if names > 1 {
+            return Err(io::Error::other(format!(
+                "it has {names} names (hard links), and another user can write to its folder; remove it"
+            )));
+        }
+        // The name by which it was opened is the one that was counted if it is there after the count: a removed one does not come back.
+        let path = readlinkat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new())?;
+        if path.as_bytes().ends_with(b" (deleted)") {
+            return Err(io::Error::other(
+                "another user has removed it while it was opened; use a folder to which no other user can write",
+            ));
+        }
+    }
+    Ok(File::from(file))
+}
+
+fn is_regular(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+fn name_of(path: &Path) -> io::Result<OsString> {
+    path.file_name().map(OsStr::to_owned).ok_or_else(|| Errno::ISDIR.into())
+}
