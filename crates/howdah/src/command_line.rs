@@ -10,6 +10,7 @@ use crate::commands::{
 use crate::php_versions;
 use crate::terminal::output;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use howdah_supervisor::system_error::error_text;
 use std::process::ExitCode;
 
 /// An application server for PHP.
@@ -88,8 +89,10 @@ pub fn main() -> ExitCode {
         Some(Command::Lab(command)) => command.run(),
         None => Err("no command was given; see `howdah --help`".to_owned()),
     };
-    let is_whole =
-        || output::error().map_or(Ok(()), |error| Err(format!("standard output cannot be written: {error}")));
+    let is_whole = || {
+        output::error()
+            .map_or(Ok(()), |error| Err(format!("standard output cannot be written: {}", error_text(&error))))
+    };
     match result.and_then(|()| is_whole()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
