@@ -133,10 +133,10 @@ impl Spool {
         self.memory.len() as u64 + on_disk >= self.limits.total
     }
 
-    /// Appends this number of bytes at most to the memory, while there is no file and no limit of memory is reached. `None`:
+    /// Appends this number of bytes at most to the memory, if there is no file and they do not exceed a limit of memory. `None`:
     /// nothing was called.
     pub fn append<R>(&mut self, most: usize, append: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
-        if self.file.is_some() || self.memory.len() >= self.limits.memory || !self.may_be_large(most) {
+        if self.file.is_some() || self.memory.len() + most > self.limits.memory || !self.may_be_large(most) {
             return None;
         }
         let result = append(&mut self.memory);
@@ -450,5 +450,22 @@ mod tests {
         spool.push(&vec![7; limits.memory + LONGEST_PUSH]).unwrap();
         assert!(!spool.has_room(), "one push more than what fits");
         spool.push(&[7]).unwrap_err();
+    }
+
+    #[test]
+    fn without_a_disk_there_is_memory_for_one_push_more_than_what_was_appended() {
+        let limits = SpoolLimits::RESPONSE;
+        let mut spool = Spool::new(limits, Some(Path::new("/nowhere")));
+        let block = vec![7; LONGEST_PUSH];
+        let mut appended = 0;
+        while spool.append(LONGEST_PUSH, |memory| memory.extend_from_slice(&block[1..])).is_some() {
+            appended += block.len() - 1;
+        }
+        while spool.has_room() {
+            spool.push(&block).unwrap();
+            appended += block.len();
+        }
+        assert!(appended > limits.memory && spool.is_in_memory());
+        assert_eq!(spool.take().unwrap().len(), appended);
     }
 }
