@@ -448,6 +448,7 @@ def test_a_share_that_becomes_a_link_sends_no_files_of_another_user(run, sites):
     # The operator may allow it.
     (ours / "public").unlink()
     (ours / "public").symlink_to(other / "public")
+    os.chown(ours, 0, 0)
     wait_for(lambda: server.get("/file.txt").text == "of another site: public", "the link of root")
     os.chown(ours / "public", VICTIM, VICTIM, follow_symlinks=False)
     wait_for(lambda: server.get("/file.txt").status == 404, "the owner's again")
@@ -455,6 +456,25 @@ def test_a_share_that_becomes_a_link_sends_no_files_of_another_user(run, sites):
     assert server.get("/file.txt").text == "of another site: public"
     server.api("PUT", "/config/routes", [{"action": {**share["action"], "chroot": str(ours)}}])
     assert server.get("/file.txt").status == 404
+
+
+def test_a_link_of_root_that_another_user_renames_leads_nowhere_else(run, sites, tmp_path):
+    ours, other = sites
+    (ours / "backup").symlink_to(other)
+    (ours / "log").symlink_to(tmp_path / "private")
+    (ours / "current").symlink_to(ours / "releases/1")
+    shares = [{"match": {"uri": f"/{name}/*"}, "action": {"share": f"{ours}/{name}/public/file.txt"}} for name in ("site", "backup")]
+    current = {"match": {"uri": "/current/*"}, "action": {"share": f"{ours}$uri"}}
+    server = run({"routes": [*shares, current], "access_log": str(ours / "access.log")})
+    (ours / "public").rename(ours / "former")
+    (ours / "backup").rename(ours / "site")
+    assert server.get("/site/").status == 404
+    server.wait_for_log_line(f"a symbolic link in a folder of user id {VICTIM} to {other}, which belongs to another user, id {ATTACKER}")
+    assert server.get("/current/file.txt").text == "own: releases/1"
+    (ours / "log").rename(ours / "access.log")
+    server.send_signal(signal.SIGUSR1)
+    server.wait_for_log_line(f"it is a symbolic link in a folder of user id {VICTIM}, which is not followed")
+    assert not (tmp_path / "private").exists()
 
 
 def test_a_deploy_of_the_owner_switches_a_share(run, sites):

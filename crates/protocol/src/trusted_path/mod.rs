@@ -1,14 +1,17 @@
 //! Opens a file at a configured path, in a folder in which another user may be able to replace it.
 //!
-//! A symbolic link at the end of the path is followed if root or we own it: one that an application's user owns may
+//! A symbolic link at the end of the path is followed if it is trusted: one that an application's user owns may
 //! lead to any file that we may write. The link that is checked is the one that is followed, because both use one
 //! descriptor of it: a user who swaps the file while it is opened gains nothing.
 //!
-//! A link among the folders above the file is followed, too, if it leads to a folder of the link's owner, as the `current` of a
-//! deploy does: a user who owns a folder of the path must not lead root to a folder of another user. A `..` behind it is held to the
-//! same rule.
+//! A link is trusted if root or we own it, and all folders on the way to it: a user who owns one of them can rename a link that
+//! root has made there, or a folder above it. Such a link is as good as one of this user. The group of a folder is trusted.
 //!
-//! A file that is only read may be behind any link whose owner owns the file, too: its content gives that user nothing new.
+//! A link of a user among the folders above the file is followed, too, if it leads to a folder of this user, as the `current` of a
+//! deploy does: a user who owns a folder of the path must not lead root to a folder of another user. A `..` behind it is held to the
+//! same rule. A link of root's in a folder of the user may also lead to below its own folder: a rename alone leads there.
+//!
+//! A file that is only read may be behind any link of a user who owns the file, too: its content gives that user nothing new.
 //!
 //! A hard link is refused in a folder that another user can write to, unless the file is only read: it may be a name of any file. The
 //! kernel prevents such links only with `fs.protected_hardlinks`.
@@ -44,7 +47,7 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEX
 /// # Errors
 /// The errors of open(2), and one for a link of another user.
 pub fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
-    let (folder, file) = follow(path, flags, mode, |owner| Err(not_followed(owner)))?;
+    let (folder, file) = follow(path, flags, mode, |led_by| Err(led_by.refusal()))?;
     with_one_name(&folder, file)
 }
 
@@ -53,27 +56,27 @@ pub fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
 /// # Errors
 /// The errors of open(2), one for another kind of file, and one for a link to a file of another user than the link's.
 pub fn read(path: &Path) -> io::Result<File> {
-    let mut owners = Vec::new();
+    let mut leaders = Vec::new();
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let (_, file) = follow(path, flags, Mode::empty(), |owner| {
-        owners.push(owner);
+    let (_, file) = follow(path, flags, Mode::empty(), |led_by| {
+        leaders.push(led_by);
         Ok(())
     })?;
     let stat = fstat(&file)?;
-    match owners.into_iter().find(|owner| *owner != stat.st_uid) {
-        Some(owner) => Err(not_followed(owner)),
+    match leaders.into_iter().find(|led_by| led_by.user != stat.st_uid) {
+        Some(led_by) => Err(led_by.refusal()),
         None if is_regular(&stat) => Ok(File::from(file)),
         None => Err(io::Error::other("it is not a regular file")),
     }
 }
 
-/// Opens a file behind links. `untrusted` decides about a link at the end of the path that this user owns. Returns the folder
-/// of the file, too.
+/// Opens a file behind links. `untrusted` decides about a link at the end of the path that is not trusted. Returns the folder of the
+/// file, too.
 fn follow(
     path: &Path,
     flags: OFlags,
     mode: Mode,
-    mut untrusted: impl FnMut(u32) -> io::Result<()>,
+    mut untrusted: impl FnMut(LedBy) -> io::Result<()>,
 ) -> io::Result<(OwnedFd, OwnedFd)> {
     let mut links = Links::new();
     let mut folder = links.folder_of(CWD, path)?;
@@ -90,15 +93,15 @@ fn follow(
             // It is another file than a moment ago.
             continue;
         }
-        let owner = stat.st_uid;
-        if !is_trusted(owner) {
-            untrusted(owner)?;
+        let led_by = links.leader(stat.st_uid);
+        if let Some(led_by) = led_by {
+            untrusted(led_by)?;
         }
         if links.is_of_procfs(&folder)? {
             let file = openat(&folder, &name, flags | OFlags::CLOEXEC, mode)?;
             return Ok((folder, file));
         }
-        links.begin_link_of(owner);
+        links.begin_link_of(led_by);
         let target = PathBuf::from(OsString::from_vec(readlinkat(&link, "", Vec::new())?.into_bytes()));
         folder = links.folder_of(folder.as_fd(), &target)?;
         name = name_of(&target)?;
@@ -155,14 +158,24 @@ pub fn owner_of_folder(path: &Path) -> io::Result<(u32, u32)> {
 struct Links {
     left: u32,
     names_left: u32,
-    /// Whether all links until now are of root or ours.
+    /// Whether all links until now are trusted.
     are_trusted: bool,
-    /// The owner of the last link of another user, by which the path has come to where it is.
-    led_by: Option<u32>,
-    /// Whether a folder directly in a folder of the link's owner is as good as a folder of the owner.
+    /// The user of the last link that is not trusted, by which the path has come to where it is.
+    led_by: Option<LedBy>,
+    /// Another user who owns a folder on the way to where the path is: the last one.
+    in_folder_of: Option<u32>,
+    /// Whether a folder directly in a folder of the link's user is as good as a folder of this user.
     lead_into_folders: bool,
     /// The root directory, if it is not ours.
     root: Option<OwnedFd>,
+}
+
+/// A user who can put a link in the place where it is, although we do not trust this user.
+#[derive(Clone, Copy)]
+struct LedBy {
+    user: u32,
+    /// Whether the link belongs to this user, not only a folder above it.
+    owns_link: bool,
 }
 
 // === impl Links ===
@@ -174,6 +187,7 @@ impl Links {
             names_left: MAX_NAMES,
             are_trusted: true,
             led_by: None,
+            in_folder_of: None,
             lead_into_folders: false,
             root: None,
         }
@@ -187,15 +201,13 @@ impl Links {
 
     fn folder(&mut self, base: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
         let mut folder = openat(base, ".", FOLDER, Mode::empty())?;
+        self.pass_folder_of(fstat(&folder)?.st_uid);
         for component in path.components() {
             let name = component.as_os_str();
-            self.names_left = self
-                .names_left
-                .checked_sub(1)
-                .ok_or_else(|| io::Error::other("its symbolic links have too many names"))?;
+            self.count_name()?;
             // The root is a component, too: a path begins again there.
             if component == Component::RootDir {
-                self.led_by = None;
+                (self.led_by, self.in_folder_of) = (None, None);
             }
             let next = match (component, &self.root) {
                 (Component::RootDir, Some(root)) => openat(root, ".", FOLDER, Mode::empty())?,
@@ -204,17 +216,20 @@ impl Links {
             };
             let stat = fstat(&next)?;
             folder = match is_link(&stat) {
-                false => next,
+                false => {
+                    self.pass_folder_of(stat.st_uid);
+                    next
+                }
                 true if self.is_of_procfs(&folder)? => openat(&folder, name, FOLDER, Mode::empty())?,
                 true => self.linked_folder(&folder, &next, stat.st_uid)?,
             };
             // A folder of this user may be in a folder of another one.
-            if let (Component::ParentDir, Some(owner)) = (component, self.led_by)
-                && stat.st_uid != owner
+            if let (Component::ParentDir, Some(led_by)) = (component, self.led_by)
+                && stat.st_uid != led_by.user
             {
                 return Err(io::Error::other(format!(
-                    "a `..` of its path, behind a symbolic link of user id {owner}, leads to a folder of another user: it is not \
-                     followed"
+                    "a `..` of its path, behind {}, leads to a folder of another user: it is not followed",
+                    led_by.link()
                 )));
             }
         }
@@ -224,22 +239,55 @@ impl Links {
     /// The folder to which a link of this owner in another folder leads.
     fn linked_folder(&mut self, folder: &OwnedFd, link: &OwnedFd, owner: u32) -> io::Result<OwnedFd> {
         self.count()?;
-        self.begin_link_of(owner);
+        let led_by = self.leader(owner);
+        self.begin_link_of(led_by);
         let target = PathBuf::from(OsString::from_vec(readlinkat(link, "", Vec::new())?.into_bytes()));
         let linked = self.folder(folder, &target)?;
-        if is_trusted(owner) {
-            return Ok(linked);
-        }
+        let Some(led_by) = led_by else { return Ok(linked) };
         let found = fstat(&linked)?.st_uid;
-        if found != owner && !self.is_in_folder_of(owner, &linked)? {
-            let target = target.display();
+        if found != led_by.user
+            && !self.is_in_folder_of(led_by.user, &linked)?
+            && (led_by.owns_link || !self.is_below(folder, &linked)?)
+        {
             return Err(io::Error::other(format!(
-                "a folder of its path is a symbolic link of user id {owner} to {target}, which belongs to another user, id {found}: \
-                 it is not followed"
+                "a folder of its path is {} to {}, which belongs to another user, id {found}: it is not followed",
+                led_by.link(),
+                target.display()
             )));
         }
-        self.led_by = Some(owner);
+        self.led_by = Some(led_by);
         Ok(linked)
+    }
+
+    /// The user who can put a link of this owner where the path is, if the link is not trusted.
+    fn leader(&self, owner: u32) -> Option<LedBy> {
+        match self.in_folder_of {
+            _ if !is_trusted(owner) => Some(LedBy { user: owner, owns_link: true }),
+            user => user.map(|user| LedBy { user, owns_link: false }),
+        }
+    }
+
+    /// The path leads through a folder of this owner.
+    fn pass_folder_of(&mut self, owner: u32) {
+        if !is_trusted(owner) {
+            self.in_folder_of = Some(owner);
+        }
+    }
+
+    /// Whether this folder is somewhere below the other one.
+    fn is_below(&mut self, above: &OwnedFd, folder: &OwnedFd) -> io::Result<bool> {
+        let mut at = folder.try_clone()?;
+        loop {
+            self.count_name()?;
+            if is_same(&at, above)? {
+                return Ok(true);
+            }
+            let next = openat(&at, "..", FOLDER, Mode::empty())?;
+            if is_same(&at, &next)? {
+                return Ok(false);
+            }
+            at = next;
+        }
     }
 
     /// A mount is not in the folder of its mount point: the owner of the folder may not read it.
@@ -266,12 +314,18 @@ impl Links {
         Ok(is_of_procfs)
     }
 
-    /// The text of a link of this user comes next. A text of another user may lead anywhere on its way: its end counts.
-    fn begin_link_of(&mut self, owner: u32) {
-        if !is_trusted(owner) {
+    /// The text of a link comes next. That of another user may lead anywhere on its way: its end counts.
+    fn begin_link_of(&mut self, led_by: Option<LedBy>) {
+        if led_by.is_some() {
             self.are_trusted = false;
             self.led_by = None;
         }
+    }
+
+    fn count_name(&mut self) -> io::Result<()> {
+        let left = self.names_left.checked_sub(1);
+        self.names_left = left.ok_or_else(|| io::Error::other("its symbolic links have too many names"))?;
+        Ok(())
     }
 
     fn count(&mut self) -> io::Result<()> {
@@ -280,11 +334,21 @@ impl Links {
     }
 }
 
-fn not_followed(owner: u32) -> io::Error {
-    io::Error::other(format!("it is a symbolic link of user id {owner}, which is not followed"))
+// === impl LedBy ===
+
+impl LedBy {
+    /// The link, in an error.
+    fn link(self) -> String {
+        let place = if self.owns_link { "" } else { "in a folder " };
+        format!("a symbolic link {place}of user id {}", self.user)
+    }
+
+    fn refusal(self) -> io::Error {
+        io::Error::other(format!("it is {}, which is not followed", self.link()))
+    }
 }
 
-/// Whether a link of this user may lead anywhere.
+/// Whether a link of this user in a folder of this user may lead anywhere.
 fn is_trusted(owner: u32) -> bool {
     [0, rustix::process::geteuid().as_raw()].contains(&owner)
 }

@@ -144,10 +144,7 @@ fn a_way_up_behind_a_link_of_another_user_stays_with_this_user() {
     assert!(!at("private/log").exists());
     append(&at("inner/../log")).unwrap();
     append(&at("home/private/../log")).unwrap();
-    // An absolute link of root begins from the start.
-    symlink(at("private/../private"), at("private/theirs/again")).unwrap();
-    append(&at("up/again/log")).unwrap();
-    assert!(at("private/theirs/log").exists() && at("log").exists() && at("private/log").exists());
+    assert!(at("private/theirs/log").exists() && at("log").exists());
     // The text of their own link may pass folders of others, if it ends in one of theirs.
     std::fs::create_dir(at("private/shared")).unwrap();
     symlink("../../shared", at("private/theirs/inner/shared")).unwrap();
@@ -212,9 +209,51 @@ fn the_link_to_a_shared_folder_leads_also_into_a_folder_of_its_owner() {
     open_shared_folder(&at("site/many")).unwrap();
     let refused = open_shared_folder(&at("site/more")).unwrap_err().to_string();
     assert_eq!(refused, "its symbolic links have too many names");
-    // Root may lead anywhere.
-    lchown(at("site/private"), Some(0), None).unwrap();
-    open_shared_folder(&at("site/private/files")).unwrap();
+    // Root may lead anywhere, from a folder of its own.
+    symlink(at("private"), at("private-of-root")).unwrap();
+    open_shared_folder(&at("private-of-root/files")).unwrap();
+}
+
+#[test]
+fn a_link_of_root_that_another_user_may_have_renamed_is_as_good_as_one_of_this_user() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["private", "site/releases/1/public", "site/theirs", "site/of-root"] {
+        std::fs::create_dir_all(at(name)).unwrap();
+    }
+    std::fs::write(at("private/file"), "private").unwrap();
+    symlink(at("private"), at("site/away")).unwrap();
+    symlink(at("private/file"), at("site/file")).unwrap();
+    symlink(at("private/file"), at("file")).unwrap();
+    symlink(at("private"), at("site/of-root/away")).unwrap();
+    symlink(at("site/theirs"), at("site/of-root/theirs")).unwrap();
+    symlink(at("site/releases/1"), at("site/current")).unwrap();
+    symlink("../private", at("site/up")).unwrap();
+    symlink(at("site"), at("of-root")).unwrap();
+    for name in ["site", "site/theirs"] {
+        lchown(at(name), Some(65534), None).unwrap();
+    }
+    for name in ["site/away", "site/of-root/away", "site/up", "of-root/away", "site/current/../../../../private"] {
+        for result in [open_folder(&at(name)), open_shared_folder(&at(name)), open_shared_folder(&at(name).join("."))] {
+            let refused = result.expect_err(name).to_string();
+            assert!(refused.contains("a symbolic link in a folder of user id 65534"), "{refused}");
+        }
+        append(&at(name).join("file")).unwrap_err();
+    }
+    for name in ["site/current/public", "of-root/current", "site/of-root/theirs", "site/theirs"] {
+        open_folder(&at(name)).unwrap();
+        open_shared_folder(&at(name)).unwrap();
+    }
+    let refused = "it is a symbolic link in a folder of user id 65534, which is not followed";
+    assert_eq!(append(&at("site/file")).unwrap_err().to_string(), refused);
+    assert_eq!(read(&at("of-root/file")).unwrap_err().to_string(), refused);
+    read(&at("file")).unwrap();
+    assert_eq!(std::fs::read(at("private/file")).unwrap(), b"private");
+    lchown(at("private/file"), Some(65534), None).unwrap();
+    read(&at("site/file")).unwrap();
 }
 
 #[test]

@@ -125,8 +125,8 @@ fn warn(base: &Path, reason: &io::Error) {
     if REFUSED.is_due(base.to_owned()) {
         let base = base.display();
         tracing::warn!(
-            "not served: the files of {base}: {reason}; if this link is intended, give it to root (chown -h root), or set \
-             \"chroot\" to a folder above the link and its target"
+            "not served: the files of {base}: {reason}; if this link is intended, write the path of its target into the \
+             configuration, or set \"chroot\" to a folder above the link and its target"
         );
     }
 }
