@@ -6,6 +6,7 @@ Each server has one event loop: a request of another application would wait for 
 import base64
 import signal
 import time
+from urllib.parse import quote
 
 import pytest
 
@@ -27,6 +28,13 @@ DIVIDER = 15
 def hanging(folder):
     """A file system that is not paused yet."""
     with pausable_file_system(folder.scratch, "hanging") as hanging:
+        yield hanging
+
+
+@pytest.fixture
+def place_of_sockets(socket_path):
+    """The same, with a short path."""
+    with pausable_file_system(socket_path.parent, "hanging") as hanging:
         yield hanging
 
 
@@ -291,3 +299,48 @@ def test_a_state_directory_that_is_slow_costs_no_router(application, socket_path
     assert change.result().status == 200
     assert server.get("/").text == "here"
     assert server.router() == router and "did not apply its configuration" not in server.stderr
+
+
+def test_a_log_that_hangs_does_not_stop_the_supervisor(run, application, hanging: PausableFileSystem):
+    log = hanging.point / "howdah.log"
+    server = run({"applications": {"app": application}}, "--log", str(log))
+    hanging.pause()
+    for idle_timeout in range(10, 15):
+        change = Background(server.api, "PUT", "/config/settings/http", {"idle_timeout": idle_timeout})
+        assert change.result().status == 200 and change.seconds < 3
+        assert server.get("/").text == "here"
+    # It is opened again.
+    server.process.send_signal(signal.SIGUSR1)
+    for _ in range(5):
+        assert server.api("GET", "/status").status == 200
+        assert server.get("/").text == "here"
+    hanging.resume()
+    written = hanging.source / "howdah.log"
+    wait_for(lambda: written.read_text().count("the configuration is active (PUT") == 5, "the lines, once the file system answers")
+    assert f'the log "{log}" cannot be opened: no answer from its file system in 1 s' in written.read_text()
+
+
+def test_a_socket_of_a_listener_that_hangs_does_not_stop_the_supervisor(start, place_of_sockets: PausableFileSystem):
+    hanging = place_of_sockets
+    first, second = (f"unix:{hanging.point}/{name}" for name in ("first", "second"))
+    server = start(listeners={"127.0.0.1:{port}": {"pass": "routes"}, first: {"pass": "routes"}})
+    hanging.pause()
+    refused = Background(server.api, "PUT", f"/config/listeners/{quote(second, safe='')}", {"pass": "routes"})
+    assert refused.result().status == 500 and "no answer from its file system in 1 s" in refused.result().text
+    removed = Background(server.api, "DELETE", f"/config/listeners/{quote(first, safe='')}")
+    assert removed.result().status == 200, removed.result().text
+    assert refused.seconds < 4 and removed.seconds < 4
+    assert_others_are_served(server)
+    hanging.resume()
+    wait_for(lambda: not list(hanging.source.iterdir()), "the removal of both, once the file system answers")
+
+
+def test_a_pid_file_and_a_socket_that_hang_do_not_stop_the_end(run, application, place_of_sockets: PausableFileSystem):
+    hanging = place_of_sockets
+    socket = f"unix:{hanging.point}/socket"
+    listeners = {"127.0.0.1:{port}": {"pass": "applications/app"}, socket: {"pass": "applications/app"}}
+    server = run({"applications": {"app": application}, "listeners": listeners}, "--pid", str(hanging.point / "pid"))
+    assert server.get("/").text == "here"
+    hanging.pause()
+    server.stop(timeout=8)
+    hanging.resume()

@@ -1,4 +1,5 @@
-//! Work that blocks, on threads of its own: look-ups of names, file systems that hang, hashes of passwords.
+//! Work that blocks, on threads of its own: look-ups of names, file systems that hang, hashes of passwords. [`mounts`] tells whether a
+//! file may hang.
 //!
 //! A [`Pool`] starts a thread if none is idle. An idle thread ends after ten seconds, but the last idle one stays. Therefore, a lack of
 //! tasks (`pids.max`, `TasksMax`, `RLIMIT_NPROC`) makes work wait for the threads that the pool has. A process that needs a
@@ -15,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod mounts;
 mod names;
 
 pub use names::{NAMES, addresses, connect};

@@ -43,7 +43,7 @@ pub use howdah_protocol::plain_text;
 
 pub use boot::start::{SUPERVISOR_TITLE, Start};
 pub use control::changes::warnings::CONFIGURATION_WARNINGS;
-pub use os::files::logs;
+pub use os::files::{hanging, logs};
 pub use os::processes::spawn::{ACME_TITLE, EXPORTER_TITLE, LAUNCHER_TITLE, ROUTER_TITLE};
 pub use os::{identity, system_error};
 pub use plan::php::executables as php_executables;

@@ -7,7 +7,7 @@ use crate::rejection::SourceText;
 use clap::Args;
 use howdah_config::{Address, Configuration, Document, DocumentPath};
 use howdah_supervisor::identity::UserAccount;
-use howdah_supervisor::{LogFormat, Start, logs};
+use howdah_supervisor::{LogFormat, Start, hanging, logs};
 use std::path::{Path, PathBuf};
 
 /// The options of `howdah run`.
@@ -90,7 +90,7 @@ impl RunOptions {
             None => (None, None),
         };
         if let Some(log) = &log_file {
-            logs::write_errors_to(log, logs::OPEN_TIMEOUT_AT_START)?;
+            logs::write_errors_to(log, hanging::TIMEOUT_AT_START)?;
         }
         become_supervisor(&Start {
             configuration,

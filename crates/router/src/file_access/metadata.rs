@@ -3,7 +3,7 @@
 //! Fails with [`MetadataError::WouldWait`] where another thread must look the path up, and else with the error of the
 //! system call.
 
-use crate::file_access::mounts;
+use howdah_blocking_work::mounts;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, fstat, openat2, statat};
 use rustix::io::Errno;
 use rustix::path::Arg;

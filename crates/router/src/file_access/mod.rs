@@ -4,7 +4,7 @@
 //! kernel, possibly without end. An event loop would wait with it, and with it all connections of the loop. Therefore:
 //!
 //! - [`metadata`] on an event loop answers only if it certainly does not wait: all mounts of the machine are local, or
-//!   the kernel has the whole path in its cache, and it leads to a local mount ([`mount_table`]). Otherwise the caller
+//!   the kernel has the whole path in its cache, and it leads to a local mount ([`howdah_blocking_work::mounts`]). Otherwise the caller
 //!   repeats its work with [`Waiting::Allowed`] on another thread.
 //! - [`on_file_thread`] runs such work: a few threads for each place (a share, an application's root, a device), so
 //!   that
@@ -19,11 +19,8 @@
 
 mod deadline;
 mod metadata;
-mod mount_table;
-mod mounts;
 mod threads;
 
 pub use deadline::within_deadline;
 pub use metadata::{MetadataError, Waiting, WouldWait, metadata, metadata_below};
-pub use mounts::{check_standard_error, never_waits, watch_mounts};
 pub use threads::{FILE_THREADS, FilesUnavailable, Place, close_on_file_thread, on_file_thread};

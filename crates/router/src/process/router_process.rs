@@ -10,7 +10,7 @@ use crate::backends::php::{SharedGeneration, WarmUpOrder};
 use crate::backends::proxy::{HealthStates, HttpGeneration, UpstreamTlsConfigs};
 use crate::backends::roadrunner::RoadRunnerGeneration;
 use crate::dispatch::{Pins, Snapshot};
-use crate::file_access::{FILE_THREADS, check_standard_error, watch_mounts};
+use crate::file_access::FILE_THREADS;
 use crate::net::accept::Listening;
 use crate::net::accept_turn::AcceptTurn;
 use crate::net::connection_limit::ConnectionLimit;
@@ -24,7 +24,7 @@ use crate::process::thread::{self, Setup};
 use crate::report::{AbortOnPanic, SupervisorLink, inject, write_last_lines};
 use crate::request::record::application_log::ApplicationLog;
 use crate::resources::slow_work::PROCESSOR_THREADS;
-use howdah_blocking_work::NAMES;
+use howdah_blocking_work::{NAMES, mounts};
 use howdah_channel::{Counters, RouterEnd};
 use howdah_config::Configuration;
 use howdah_protocol::child::inherited::CONTROL_FD;
@@ -128,7 +128,7 @@ impl RouterProcess {
         let (commands, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let loads: Arc<[Arc<Load>]> = (0..count).map(|_| Arc::new(Load::default())).collect();
         let turn = AcceptTurn::new(count.into());
-        watch_mounts()?;
+        mounts::watch()?;
         for pool in [&FILE_THREADS, &PROCESSOR_THREADS, &NAMES] {
             pool.start()?;
         }
@@ -244,7 +244,7 @@ impl RouterProcess {
             }
             ToRouter::ReopenErrorLog => {
                 rustix::stdio::dup2_stderr(next(&mut descriptors)?)?;
-                check_standard_error();
+                mounts::check_standard_error();
             }
             ToRouter::ReportLoad => {
                 // The report goes out once every thread has dropped it: each must be alive.

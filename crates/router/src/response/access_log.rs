@@ -5,8 +5,8 @@
 //! block: one background thread writes to it for all event loops, so that lines stay whole. A line is lost only if it
 //! cannot be written, or if no program reads while very many lines arrive; the log reports both.
 
-use crate::file_access::never_waits;
 use howdah_background_writer::BackgroundWriter;
+use howdah_blocking_work::mounts::never_waits;
 use howdah_config::{LogDaemon, LogDestination};
 use howdah_system_log::SystemLog;
 use howdah_system_log::log::Log;

@@ -23,11 +23,12 @@ use std::{
 };
 
 use bytes::Bytes;
+use howdah_blocking_work::mounts::never_waits;
 use http_body::{Body, Frame, SizeHint};
 use tokio::runtime::Handle;
 
 use crate::{
-    file_access::{FilesUnavailable, Place, close_on_file_thread, never_waits, on_file_thread},
+    file_access::{FilesUnavailable, Place, close_on_file_thread, on_file_thread},
     response::body::Source,
 };
 

@@ -30,6 +30,7 @@ use crate::plan::defaults::Defaults;
 use crate::plan::php::executables;
 use crate::store::certificates::Certificates;
 use crate::store::state_directory::{StateDirectory, make_certificate_folder};
+use howdah_blocking_work::mounts;
 use howdah_channel::MAX_THREADS;
 use howdah_config::{Address, CertificateNames, Configuration, Context, Document, Settings};
 use howdah_protocol::sockets::refused_descriptors::start_closers;
@@ -52,6 +53,7 @@ pub fn boot(start: Start) -> Result<Supervisor, String> {
     start_closers().map_err(system)?;
     resources::raise_descriptors();
     resources::kernel_limits().warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+    mounts::watch().map_err(system)?;
     reap::adopt_orphans().map_err(system)?;
     if start.check.is_none() {
         SocketFolder::remove_abandoned();

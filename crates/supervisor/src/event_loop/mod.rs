@@ -11,9 +11,9 @@ use crate::api::routes::Api;
 use crate::control::processes::exporter::Scrape;
 use crate::control::stage::Stage;
 use crate::control::{Control, ControlEvent};
-use crate::os::files::logs;
 use crate::os::files::pid_file::PidFile;
 use crate::os::files::runtime_folder::RuntimeFolder;
+use crate::os::files::{hanging, logs};
 use crate::os::listen::Listeners;
 use crate::os::processes::signals::{SignalRequest, Signals};
 use crate::os::processes::sweep::Sweep;
@@ -225,7 +225,7 @@ impl Supervisor {
     }
 
     fn reopen_logs(&mut self) {
-        let reopen = |path| logs::write_errors_to(path, logs::OPEN_TIMEOUT);
+        let reopen = |path| logs::write_errors_to(path, hanging::TIMEOUT);
         let has_new_log = match self.log_file.as_deref().map(reopen) {
             Some(Ok(())) => true,
             Some(Err(reason)) => {

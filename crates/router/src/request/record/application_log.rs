@@ -3,8 +3,8 @@
 //! A line never blocks an event loop: a regular file of a local file system is written directly, any other file by a
 //! thread of its own. A line that cannot be written is lost, as those of PHP in the same file.
 
-use crate::file_access::never_waits;
 use howdah_background_writer::BackgroundWriter;
+use howdah_blocking_work::mounts::never_waits;
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;

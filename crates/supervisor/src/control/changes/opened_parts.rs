@@ -3,7 +3,8 @@
 //! A user of the machine who owns the folder of one, or has taken its port, must not stop all others when howdah starts.
 
 use crate::control::active::ActiveConfiguration;
-use crate::os::files::logs::{self, AccessLogFile};
+use crate::os::files::hanging;
+use crate::os::files::logs::AccessLogFile;
 use crate::os::listen::{ChosenBy, Listeners, SocketAccess};
 use howdah_config::{Address, Configuration, Listener, LogDestination};
 use std::collections::BTreeMap;
@@ -79,7 +80,7 @@ pub fn open_access_log(
         Some(log) => Ok(Some(log.clone())),
         None => {
             let is_start = active.version == 0;
-            let timeout = if is_start { logs::OPEN_TIMEOUT_AT_START } else { logs::OPEN_TIMEOUT };
+            let timeout = if is_start { hanging::TIMEOUT_AT_START } else { hanging::TIMEOUT };
             AccessLogFile::open(&wanted.destination, timeout).map(Some)
         }
     }

@@ -5,8 +5,10 @@
 //! reader, because opening it never waits for one. Symbolic links of other users at the end of a path are not followed
 //! ([`trusted_path`]).
 
+use crate::os::files::hanging::{TIMEOUT, within};
 use crate::os::files::output_writer::OutputWriter;
 use crate::os::system_error::error_text;
+use howdah_blocking_work::mounts::{check_standard_error, never_waits};
 use howdah_config::LogDestination;
 use howdah_protocol::trusted_path;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
@@ -16,14 +18,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 const MODE: Mode = Mode::from_raw_mode(0o640);
-/// The longest that the supervisor waits for a file.
-pub const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
-/// The same at its start, when nothing else waits for the supervisor, and the machine may be busy.
-pub const OPEN_TIMEOUT_AT_START: Duration = Duration::from_secs(10);
 
 /// The files to which an application writes instead of our own standard output and error.
 #[derive(Clone, Debug, Default)]
@@ -114,7 +112,7 @@ impl AccessLogFile {
         if !matches!(self.destination, LogDestination::Path(_)) {
             return false;
         }
-        match AccessLogFile::open(&self.destination, OPEN_TIMEOUT) {
+        match AccessLogFile::open(&self.destination, TIMEOUT) {
             Ok(fresh) => *self = fresh,
             Err(reason) => tracing::error!("cannot reopen the access log; the old file is still written: {reason}"),
         }
@@ -136,23 +134,25 @@ impl AccessLogFile {
 /// # Errors
 /// A sentence.
 pub fn write_errors_to(path: &Path, timeout: Duration) -> Result<(), String> {
-    let redirected = append_soon(path, timeout).and_then(|file| Ok(rustix::stdio::dup2_stderr(file)?));
+    let redirected = append_soon(path, timeout).and_then(|file| replace_standard_error(file, timeout));
+    check_standard_error();
     redirected.map_err(|error| {
         format!("the log {path:?} cannot be opened: {}; choose another with --log", explain(path, &error))
     })
 }
 
-/// Opens a file for appending, on a thread: the supervisor waits no longer than this for a file system that hangs.
+/// The former file is closed, which may take long. The new one is in its place before that.
+fn replace_standard_error(file: File, timeout: Duration) -> io::Result<()> {
+    if never_waits(rustix::stdio::stderr()) {
+        return Ok(rustix::stdio::dup2_stderr(file)?);
+    }
+    let _ = within(timeout, || Ok(rustix::stdio::dup2_stderr(file)?));
+    Ok(())
+}
+
 fn append_soon(path: &Path, timeout: Duration) -> io::Result<File> {
-    let (sender, opened) = mpsc::channel();
-    let owned = path.to_owned();
-    let open = move || {
-        // The supervisor may have given up.
-        let _ = sender.send(append_to(&owned));
-    };
-    std::thread::Builder::new().name("open log".to_owned()).spawn(open)?;
-    let late = |_| io::Error::other(format!("no answer from its file system in {} s", timeout.as_secs()));
-    opened.recv_timeout(timeout).map_err(late)?
+    let path = path.to_owned();
+    within(timeout, move || append_to(&path))
 }
 
 /// Opens a file for appending. It never waits: not for the reader of a named pipe, and not for a modem.
@@ -196,11 +196,11 @@ mod tests {
     fn a_pipe_without_a_reader_is_an_error_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = pipe_in(folder.path());
-        let error = AccessLogFile::open(&LogDestination::Path(path.clone()), OPEN_TIMEOUT).unwrap_err();
+        let error = AccessLogFile::open(&LogDestination::Path(path.clone()), TIMEOUT).unwrap_err();
         assert!(error.contains("it is a pipe without a reader"), "{error}");
         let error = Outputs::open("shop", None, Some(&path)).unwrap_err();
         assert!(error.starts_with("applications/shop/stderr: ") && error.contains("without a reader"), "{error}");
-        assert!(write_errors_to(&path, OPEN_TIMEOUT).unwrap_err().contains("without a reader"));
+        assert!(write_errors_to(&path, TIMEOUT).unwrap_err().contains("without a reader"));
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
     fn a_socket_is_named_as_the_reason() {
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
         let path = PathBuf::from(format!("/proc/self/fd/{}", socket.as_raw_fd()));
-        let error = write_errors_to(&path, OPEN_TIMEOUT).unwrap_err();
+        let error = write_errors_to(&path, TIMEOUT).unwrap_err();
         assert!(error.contains("it is a socket") && error.ends_with("choose another with --log"), "{error}");
     }
 
@@ -232,7 +232,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("logs/access.log");
         std::fs::create_dir(folder.path().join("logs")).unwrap();
-        let mut log = AccessLogFile::open(&LogDestination::Path(path.clone()), OPEN_TIMEOUT).unwrap();
+        let mut log = AccessLogFile::open(&LogDestination::Path(path.clone()), TIMEOUT).unwrap();
         let outputs = Outputs::open("shop", Some(&path), None).unwrap();
         std::fs::remove_dir_all(folder.path().join("logs")).unwrap();
         assert!(log.reopen());
@@ -260,7 +260,7 @@ mod tests {
     fn a_missing_folder_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("none/x.log");
-        let error = AccessLogFile::open(&LogDestination::Path(path.clone()), OPEN_TIMEOUT).unwrap_err();
+        let error = AccessLogFile::open(&LogDestination::Path(path.clone()), TIMEOUT).unwrap_err();
         let missing = path.parent().unwrap();
         assert!(error.contains(&format!("there is no folder {missing:?}; choose another file")), "{error}");
     }

@@ -1,5 +1,6 @@
-//! Files: logs, the pid file, and files in memory; and paths at which other users may have a link.
+//! Files: logs, the pid file, and files in memory; paths at which other users may have a link, and file systems that hang.
 
+pub mod hanging;
 pub mod locked_folder;
 pub mod logs;
 pub mod memory_file;

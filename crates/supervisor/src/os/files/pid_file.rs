@@ -4,6 +4,7 @@
 //! All users can read the file, so they can lock it, too: by flock(2), and by fcntl(2) for reading. Only a lock for writing, which
 //! needs a descriptor that can write, is another howdah's. A file that others have locked is replaced.
 
+use crate::os::files::hanging::{TIMEOUT, TIMEOUT_AT_START, within_if_it_may_hang};
 use crate::os::system_error::error_text;
 use howdah_protocol::trusted_path;
 use nix::fcntl::{FcntlArg, fcntl};
@@ -20,7 +21,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct PidFile {
     path: PathBuf,
-    lock: File,
+    /// Locked; `None` when it is removed.
+    file: Option<File>,
 }
 
 /// The mode of the file.
@@ -38,37 +40,57 @@ impl PidFile {
     /// # Errors
     /// A sentence, if the file cannot be written or belongs to another howdah.
     pub fn write(path: &Path) -> Result<PidFile, String> {
-        let problem = |error: io::Error| {
-            format!("--pid: {path:?} cannot be written: {}; choose another file", error_text(&error))
-        };
-        let in_use =
-            || format!("--pid: {path:?} belongs to another howdah that is running; stop it, or choose another file");
-        // Not blocking: a named pipe must not make the start wait.
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK;
-        let mut file = trusted_path::open(path, flags, Mode::from_raw_mode(MODE)).map_err(problem)?;
-        if !lock(&file) {
-            if is_locked_for_writing(&file) {
-                return Err(in_use());
+        let problem = |error: io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                format!("--pid: {path:?} belongs to another howdah that is running; stop it, or choose another file")
             }
-            file = replace(path, &file).map_err(problem)?.ok_or_else(in_use)?;
-        }
-        let text = format!("{}\n", std::process::id());
-        file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(problem)?;
-        Ok(PidFile { path: path.to_owned(), lock: file })
+            _ => format!("--pid: {path:?} cannot be written: {}; choose another file", error_text(&error)),
+        };
+        let owned = path.to_owned();
+        within_if_it_may_hang(TIMEOUT_AT_START, move || write(&owned)).map_err(problem)
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        let Ok((folder, name)) = trusted_path::folder(&self.path) else { return };
-        let mut text = String::new();
-        if let Some(found) = find(folder.as_fd(), &name, &self.lock)
-            && let Ok(ours) = File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
-            && ours.take(MAX_BYTES).read_to_string(&mut text).is_ok()
-            && text.trim() == std::process::id().to_string()
-        {
-            let _ = unlinkat(&folder, &name, AtFlags::empty());
+        if let Some(file) = self.file.take() {
+            let path = std::mem::take(&mut self.path);
+            // A file that stays is replaced by the next start.
+            let _ = within_if_it_may_hang(TIMEOUT, move || {
+                remove(&path, file);
+                Ok(())
+            });
         }
+    }
+}
+
+/// Writes the file. `AddrInUse`: it belongs to another howdah.
+fn write(path: &Path) -> io::Result<PidFile> {
+    // Not blocking: a named pipe must not make the start wait.
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK;
+    let mut file = trusted_path::open(path, flags, Mode::from_raw_mode(MODE))?;
+    if !lock(&file) {
+        if is_locked_for_writing(&file) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        file = replace(path, &file)?.ok_or(io::ErrorKind::AddrInUse)?;
+    }
+    let text = format!("{}\n", std::process::id());
+    file.set_len(0)?;
+    file.write_all(text.as_bytes())?;
+    Ok(PidFile { path: path.to_owned(), file: Some(file) })
+}
+
+/// Removes the file if it is ours, and closes it.
+fn remove(path: &Path, lock: File) {
+    let Ok((folder, name)) = trusted_path::folder(path) else { return };
+    let mut text = String::new();
+    if let Some(found) = find(folder.as_fd(), &name, &lock)
+        && let Ok(ours) = File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+        && ours.take(MAX_BYTES).read_to_string(&mut text).is_ok()
+        && text.trim() == std::process::id().to_string()
+    {
+        let _ = unlinkat(&folder, &name, AtFlags::empty());
     }
 }
 

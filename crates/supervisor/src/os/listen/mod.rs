@@ -4,34 +4,28 @@
 //! An error is one sentence that names the address and what to do.
 
 mod explain;
+mod socket_file;
 
 pub use explain::ChosenBy;
+pub use socket_file::SocketAccess;
 
 use crate::os::resources;
 use crate::os::system_error::error_text;
 use howdah_config::Address;
 use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
-use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use socket_file::{SOCKET_MODE, SocketFile};
 use socket2::{SockFilter, SockRef};
 use std::collections::BTreeMap;
-use std::fs::Metadata;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 
-/// The default mode of a Unix socket: its owner and its group may connect.
-const SOCKET_MODE: u32 = 0o660;
 /// Only the owner may connect to the control API.
 const CONTROL_MODE: u32 = 0o600;
 /// The datagrams that wait in the kernel while the router is busy, or is replaced.
 const UDP_BUFFER_BYTES: usize = 2 << 20;
-/// Held while the process has another mask of modes.
-static UMASK: Mutex<()> = Mutex::new(());
 /// Used if the kernel's limit cannot be read.
 const DEFAULT_BACKLOG: i32 = 4096;
 
@@ -57,18 +51,6 @@ const NO_NEW_HANDSHAKES: [SockFilter; 5] = [
     SockFilter::new(0x06, 0, 0, 0),
 ];
 
-/// The access to the file of a Unix socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SocketAccess {
-    /// Its owner; `None`: our own user.
-    pub user: Option<u32>,
-    /// Its group; `None`: the one with which the file was created: our own group, or that of a folder with the setgid
-    /// bit.
-    pub group: Option<u32>,
-    /// Its mode; `None`: [`SOCKET_MODE`].
-    pub mode: Option<u32>,
-}
-
 /// All listening sockets by number. A number is not reused.
 #[derive(Debug, Default)]
 pub struct Listeners {
@@ -86,16 +68,7 @@ struct Socket {
     /// The listener beside which it is for QUIC; `None` for a listening socket.
     quic_of: Option<u64>,
     /// Removed when the socket is closed.
-    _file: Option<SocketFile>,
-}
-
-/// The file of a Unix socket. It is removed with the listener, unless another process has replaced it.
-#[derive(Debug)]
-struct SocketFile {
-    path: PathBuf,
-    device_and_inode: (u64, u64),
-    /// The group with which it was created.
-    group: u32,
+    file: Option<SocketFile>,
 }
 
 // === impl Listeners ===
@@ -144,7 +117,7 @@ impl Listeners {
         let address = Address::Tcp(*address);
         self.last += 1;
         let configured = address.clone();
-        self.sockets.insert(self.last, Socket { fd, configured, address, quic_of: Some(listener), _file: None });
+        self.sockets.insert(self.last, Socket { fd, configured, address, quic_of: Some(listener), file: None });
         Ok(self.last)
     }
 
@@ -179,7 +152,7 @@ impl Listeners {
     /// # Errors
     /// A sentence.
     pub fn set_access(&self, id: u64, access: SocketAccess) -> Result<(), String> {
-        let Some(Socket { configured, _file: Some(file), .. }) = self.sockets.get(&id) else { return Ok(()) };
+        let Some(Socket { configured, file: Some(file), .. }) = self.sockets.get(&id) else { return Ok(()) };
         file.set_access(access).map_err(|error| {
             format!("the access to {configured} cannot be set: {}; choose another \"socket\"", error_text(&error))
         })
@@ -246,40 +219,6 @@ impl Socket {
     }
 }
 
-// === impl SocketFile ===
-
-impl SocketFile {
-    /// Sets owner, group and mode of our own file, and of no other that is there now.
-    fn set_access(&self, access: SocketAccess) -> io::Result<()> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::open(&self.path, flags, Mode::empty())?;
-        let stat = rustix::fs::fstat(&file)?;
-        if (stat.st_dev, stat.st_ino) != self.device_and_inode {
-            return Err(replaced());
-        }
-        let wanted =
-            (access.user.unwrap_or_else(|| rustix::process::geteuid().as_raw()), access.group.unwrap_or(self.group));
-        if (stat.st_uid, stat.st_gid) != wanted {
-            let (user, group) = (Uid::from_raw(wanted.0), Gid::from_raw(wanted.1));
-            rustix::fs::chownat(&file, "", Some(user), Some(group), AtFlags::EMPTY_PATH)?;
-        }
-        let mode = access.mode.unwrap_or(SOCKET_MODE);
-        if stat.st_mode & 0o7777 != mode {
-            // A descriptor without access has no other name for chmod.
-            rustix::fs::chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::from_raw_mode(mode))?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if device_and_inode(&self.path).is_ok_and(|found| found == self.device_and_inode) {
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
 fn open_tcp(address: SocketAddr) -> io::Result<Socket> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = socket(family)?;
@@ -290,7 +229,7 @@ fn open_tcp(address: SocketAddr) -> io::Result<Socket> {
     }
     rustix::net::bind(&fd, &address)?;
     let real = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
-    Ok(Socket { fd, configured: Address::Tcp(address), address: Address::Tcp(real), quic_of: None, _file: None })
+    Ok(Socket { fd, configured: Address::Tcp(address), address: Address::Tcp(real), quic_of: None, file: None })
 }
 
 fn open_udp(address: SocketAddr) -> io::Result<OwnedFd> {
@@ -308,58 +247,16 @@ fn open_udp(address: SocketAddr) -> io::Result<OwnedFd> {
 }
 
 fn open_unix(path: &Path, mode: u32) -> io::Result<Socket> {
-    let address = SocketAddrUnix::new(path)?;
-    remove_stale(path, &address)?;
-    let fd = socket(AddressFamily::UNIX)?;
-    // The mode is not set afterwards: the path may name another file by then.
-    let bound = {
-        // The mask is that of the process, and unit tests run side by side.
-        let _exclusive = UMASK.lock().unwrap_or_else(PoisonError::into_inner);
-        let usual = rustix::process::umask(Mode::from_raw_mode(!mode & 0o777));
-        let bound = rustix::net::bind(&fd, &address);
-        rustix::process::umask(usual);
-        bound
-    };
-    bound?;
-    let metadata = own_socket_file(path)?;
-    let device_and_inode = (metadata.dev(), metadata.ino());
-    let file = SocketFile { path: path.to_owned(), device_and_inode, group: metadata.gid() };
+    let (fd, file) = SocketFile::bind(path, mode)?;
     let address = Address::Unix(path.to_owned());
-    Ok(Socket { fd, configured: address.clone(), address, quic_of: None, _file: Some(file) })
-}
-
-/// The metadata of the file of a socket that we have bound just now. A user who may write to the folder may have put
-/// another file there since: one of root's, as a hard link, whose owner and mode we would set.
-fn own_socket_file(path: &Path) -> io::Result<Metadata> {
-    let found = path.symlink_metadata()?;
-    let is_ours =
-        found.file_type().is_socket() && found.nlink() == 1 && found.uid() == rustix::process::geteuid().as_raw();
-    if is_ours { Ok(found) } else { Err(replaced()) }
-}
-
-fn replaced() -> io::Error {
-    io::Error::other("another program has replaced its file")
+    Ok(Socket { fd, configured: address.clone(), address, quic_of: None, file: Some(file) })
 }
 
 fn open_abstract(name: &str) -> io::Result<Socket> {
     let fd = socket(AddressFamily::UNIX)?;
     rustix::net::bind(&fd, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     let address = Address::Abstract(name.to_owned());
-    Ok(Socket { fd, configured: address.clone(), address, quic_of: None, _file: None })
-}
-
-/// Removes the file of a socket that has no listener any more.
-fn remove_stale(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
-    let Ok(metadata) = path.symlink_metadata() else {
-        return Ok(());
-    };
-    if !metadata.file_type().is_socket() {
-        return Err(io::ErrorKind::AlreadyExists.into());
-    }
-    match rustix::net::connect(socket(AddressFamily::UNIX)?, address) {
-        Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
-        _ => Err(Errno::ADDRINUSE.into()),
-    }
+    Ok(Socket { fd, configured: address.clone(), address, quic_of: None, file: None })
 }
 
 fn socket(family: AddressFamily) -> io::Result<OwnedFd> {
@@ -369,10 +266,6 @@ fn socket(family: AddressFamily) -> io::Result<OwnedFd> {
         refuse_descriptors(&socket);
     }
     Ok(socket)
-}
-
-fn device_and_inode(path: &Path) -> io::Result<(u64, u64)> {
-    path.symlink_metadata().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 fn to_kernel(backlog: u32) -> i32 {
@@ -386,7 +279,8 @@ fn default_backlog() -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use rustix::fs::Mode;
+    use std::os::unix::fs::MetadataExt;
 
     fn open(address: &Address) -> Result<Listeners, String> {
         let mut listeners = Listeners::default();
@@ -487,37 +381,6 @@ mod tests {
             listeners.set_access(id, SocketAccess { mode: Some(0o777), ..SocketAccess::default() }).unwrap_err();
         assert!(error.contains("another program has replaced its file"), "{error}");
         assert_eq!(found(), before);
-    }
-
-    #[test]
-    fn a_file_that_is_swapped_in_after_the_bind_keeps_its_owner() {
-        if !rustix::process::geteuid().is_root() {
-            return;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        let (path, victim) = (at("s"), at("victim"));
-        std::fs::write(&victim, "").unwrap();
-        let finished = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                // Each step may meet what the other thread has just done.
-                while !finished.load(Ordering::Relaxed) {
-                    let _ = std::fs::hard_link(&victim, at("new"));
-                    let _ = std::fs::rename(at("new"), &path);
-                    let _ = std::fs::remove_file(&path);
-                }
-            });
-            let access = SocketAccess { user: Some(65534), group: Some(65534), mode: Some(0o666) };
-            for _ in 0..20_000 {
-                if let Ok(Socket { _file: Some(file), .. }) = open_unix(&path, SOCKET_MODE) {
-                    let _ = file.set_access(access);
-                }
-            }
-            finished.store(true, Ordering::Relaxed);
-        });
-        let found = victim.metadata().unwrap();
-        assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (0, 0, 0o644));
     }
 
     #[test]

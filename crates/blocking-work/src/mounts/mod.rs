@@ -1,9 +1,10 @@
-//! The mounts of the machine, as they are now: a thread of its own reads them at each change.
+//! The mounts of the machine, as they are now, and whether a file in them may wait: a thread of its own reads them at each change.
 //!
 //! The kernel reports a change within microseconds. Without `/proc`, all mounts count as local, and the log has a
 //! warning.
 
-use crate::file_access::mount_table::MountTable;
+mod table;
+
 use howdah_background_writer::standard_error;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -14,6 +15,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, PoisonError, RwLock};
 use std::thread;
+use table::MountTable;
 
 const MOUNTS: &str = "/proc/self/mountinfo";
 
@@ -25,19 +27,19 @@ static TABLE: LazyLock<RwLock<MountTable>> = LazyLock::new(RwLock::default);
 ///
 /// # Errors
 /// When no thread can be started.
-pub fn watch_mounts() -> io::Result<()> {
+pub fn watch() -> io::Result<()> {
     let opened = File::open(MOUNTS).and_then(|mut mounts| read(&mut mounts).map(|()| mounts));
     match opened {
         Ok(mounts) => thread::Builder::new().name("mounts".into()).spawn(|| follow(mounts)).map(drop),
         Err(error) => {
-            tracing::warn!(%error, "cannot read {MOUNTS}; a file system that hangs will stop requests of all applications");
+            tracing::warn!(%error, "cannot read {MOUNTS}; a file system that hangs will stop this process, and with it all applications");
             Ok(())
         }
     }
 }
 
 /// Whether no mount may wait.
-pub(super) fn are_all_local() -> bool {
+pub fn are_all_local() -> bool {
     !SOME_MAY_WAIT.load(Ordering::Relaxed)
 }
 
