@@ -1,4 +1,4 @@
-//! Work that blocks, on threads of its own: look-ups of names, file systems that hang, hashes of passwords. [`mounts`] tells whether a
+//! Work that blocks, on threads of its own: look-ups of names, file systems that hang, hashes of passwords. [`mounts`] knows whether a
 //! file may hang.
 //!
 //! A [`Pool`] starts a thread if none is idle. An idle thread ends after ten seconds, but the last idle one stays. Therefore, a lack of

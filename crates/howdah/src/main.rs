@@ -25,6 +25,7 @@ mod rejection;
 mod terminal;
 
 use diagnostics::Writing;
+use howdah_background_writer::standard_error;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
@@ -41,11 +42,15 @@ fn main() -> ExitCode {
     let is_acme = title == OsStr::new(howdah_supervisor::ACME_TITLE);
     let is_exporter = title == OsStr::new(howdah_supervisor::EXPORTER_TITLE);
     let is_supervisor = title == OsStr::new(howdah_supervisor::SUPERVISOR_TITLE);
-    let _diagnostics = diagnostics::start(if is_router || is_supervisor || is_exporter {
+    let _diagnostics = diagnostics::start(if is_router || is_supervisor || is_exporter || is_acme {
         Writing::Background
     } else {
         Writing::Direct
     });
+    if is_exporter || is_acme {
+        // They do not follow the mounts, as the other two do.
+        standard_error().set_may_hang(true);
+    }
     if is_supervisor {
         // `ps -o comm` and `top` show this name. The default is "exe", as the process was started from /proc/self/exe.
         let _ = rustix::thread::set_name(c"howdah");

@@ -5,6 +5,7 @@
 
 mod explain;
 mod socket_file;
+mod stream_socket;
 
 pub use explain::ChosenBy;
 pub use socket_file::SocketAccess;
@@ -12,7 +13,6 @@ pub use socket_file::SocketAccess;
 use crate::os::resources;
 use crate::os::system_error::error_text;
 use howdah_config::Address;
-use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use socket_file::{SOCKET_MODE, SocketFile};
 use socket2::{SockFilter, SockRef};
@@ -21,6 +21,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use stream_socket::stream_socket;
 
 /// Only the owner may connect to the control API.
 const CONTROL_MODE: u32 = 0o600;
@@ -221,7 +222,7 @@ impl Socket {
 
 fn open_tcp(address: SocketAddr) -> io::Result<Socket> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let fd = socket(family)?;
+    let fd = stream_socket(family)?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
     if address.is_ipv6() {
         // Otherwise [::]:80 would also take the port of *:80.
@@ -253,19 +254,10 @@ fn open_unix(path: &Path, mode: u32) -> io::Result<Socket> {
 }
 
 fn open_abstract(name: &str) -> io::Result<Socket> {
-    let fd = socket(AddressFamily::UNIX)?;
+    let fd = stream_socket(AddressFamily::UNIX)?;
     rustix::net::bind(&fd, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     let address = Address::Abstract(name.to_owned());
     Ok(Socket { fd, configured: address.clone(), address, quic_of: None, file: None })
-}
-
-fn socket(family: AddressFamily) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-    if family == AddressFamily::UNIX {
-        refuse_descriptors(&socket);
-    }
-    Ok(socket)
 }
 
 fn to_kernel(backlog: u32) -> i32 {

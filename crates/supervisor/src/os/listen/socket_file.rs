@@ -1,6 +1,6 @@
 //! The file of a listener's Unix socket. The path may be in a folder of another user, and in a file system that hangs.
 
-use super::socket;
+use super::stream_socket::stream_socket;
 use crate::os::files::hanging::{self, TIMEOUT, within_if_it_may_hang};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
@@ -105,7 +105,7 @@ impl Place {
 fn bind(path: PathBuf, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
     let address = SocketAddrUnix::new(&path)?;
     remove_stale(&path, &address)?;
-    let fd = socket(AddressFamily::UNIX)?;
+    let fd = stream_socket(AddressFamily::UNIX)?;
     // The mode is not set afterwards: the path may name another file by then.
     with_umask(!mode & 0o777, || rustix::net::bind(&fd, &address))?;
     let found = own_socket_file(&path)?;
@@ -146,7 +146,7 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
     if !metadata.file_type().is_socket() {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
-    match rustix::net::connect(socket(AddressFamily::UNIX)?, address) {
+    match rustix::net::connect(stream_socket(AddressFamily::UNIX)?, address) {
         Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
         _ => Err(Errno::ADDRINUSE.into()),
     }
