@@ -92,8 +92,8 @@ pub fn stop(child: &mut Child) {
     for process in &orphans {
         signal(process.pid, Signal::TERM);
     }
-    while !orphans.is_empty() && !alive(&family).is_empty() && Instant::now() < deadline {
-        std::thread::sleep(POLL);
+    if !orphans.is_empty() {
+        wait_for_end_of(&family, deadline);
     }
     for process in alive(&family) {
         signal(process.pid, Signal::KILL);
@@ -101,6 +101,14 @@ pub fn stop(child: &mut Child) {
     if matches!(child.try_wait(), Ok(None)) {
         signal(child.id(), Signal::KILL);
         let _ = child.wait();
+    }
+    // A process that is killed ends when the kernel comes to it.
+    wait_for_end_of(&family, Instant::now() + PATIENCE);
+}
+
+fn wait_for_end_of(family: &[Process], deadline: Instant) {
+    while !alive(family).is_empty() && Instant::now() < deadline {
+        std::thread::sleep(POLL);
     }
 }
 
