@@ -5,6 +5,7 @@
 use crate::net::tls::challenges;
 use crate::net::tls::clients::ClientIdentity;
 use crate::net::tls::on_demand::OnDemandCertificates;
+use crate::net::tls::options::suite_of;
 use crate::net::transport::Transport;
 use crate::product;
 use howdah_config::CipherSuite;
@@ -120,7 +121,7 @@ impl Negotiated {
         suite: Option<SupportedCipherSuite>,
         shown: Option<&CertificateDer<'_>>,
     ) -> Negotiated {
-        let known = CipherSuite::ALL.iter().copied().find(|known| Some(super::suite(*known)) == suite);
+        let known = CipherSuite::ALL.iter().copied().find(|known| Some(suite_of(*known)) == suite);
         let client = shown.and_then(|certificate| ClientIdentity::of(certificate)).map(Box::new);
         Negotiated { protocol, cipher: known.map_or("", CipherSuite::as_str), client }
     }

@@ -1,7 +1,9 @@
 //! Handshakes within the process: a client of rustls against the settings that a configuration results in.
 
 use super::*;
-use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
+use crate::net::tls::options::{provider, versions};
+use howdah_config::{CipherSuite, KeyExchangeGroup, TlsPolicy, TlsVersions};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConnection, Resumption};
 use rustls::pki_types::pem::PemObject;
