@@ -2,14 +2,14 @@
 //! limit of time and a limit of bytes bound.
 //!
 //! Plain HTTP is for servers on this machine; the configuration allows it for no others. A client of an `https://` URL sends no request
-//! to an `http://` one. The client remembers how long an authority wants to be left alone (`Retry-After`), because the library
+//! to an `http://` one. The URLs of a directory are checked here, because the library panics with some others. The client remembers how long an authority wants to be left alone (`Retry-After`), because the library
 //! passes it on for some answers only.
 
 use bytes::Bytes;
 use howdah_blocking_work::connect;
 use howdah_protocol::child::system_authorities::system_authorities;
 use http::header::{CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
-use http::{Request, Response, StatusCode, Uri};
+use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
@@ -45,6 +45,10 @@ const JUST_NOW: Duration = Duration::from_secs(10);
 const MAX_BODY_BYTES: usize = 256 * 1024;
 /// An authority cannot want a longer pause.
 const MAX_RETRY_AFTER_SECONDS: u64 = 7 * 24 * 60 * 60;
+/// The members of a directory whose URLs are used.
+const DIRECTORY_MEMBERS: [&str; 3] = ["newNonce", "newAccount", "newOrder"];
+/// Of a text in place of a URL.
+const MAX_SHOWN_CHARS: usize = 200;
 const AGENT: &str = concat!("howdah/", env!("CARGO_PKG_VERSION"));
 
 // === impl HttpsClient ===
@@ -53,8 +57,11 @@ impl HttpsClient {
     /// A client that trusts these certificates, or those of the system.
     ///
     /// # Errors
-    /// A sentence, when there are none.
+    /// A sentence, when there are none, or when `url` is no URL.
     pub fn new(url: &str, roots: Option<&str>) -> Result<HttpsClient, String> {
+        if !is_url(url) {
+            return Err(format!("{url:?} is no URL; correct it"));
+        }
         let mut store = RootCertStore::empty();
         let is_plain = url.starts_with("http://");
         match roots {
@@ -87,7 +94,7 @@ impl HttpsClient {
         self.clone().send(request).await.map(|response| response.status())
     }
 
-    async fn send(self, request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, BoxError> {
+    async fn send(self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, BoxError> {
         let uri = request.uri().clone();
         let is_https = uri.scheme_str() != Some("http");
         let host = uri.host().ok_or("the URL has no host")?;
@@ -115,7 +122,7 @@ impl HttpsClient {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         mut request: Request<Full<Bytes>>,
         uri: &Uri,
-    ) -> Result<Response<Full<Bytes>>, BoxError> {
+    ) -> Result<Response<Bytes>, BoxError> {
         let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
         request.headers_mut().insert(HOST, HeaderValue::from_str(authority)?);
         request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(AGENT));
@@ -130,7 +137,7 @@ impl HttpsClient {
             let wanted = after.map(|after| (Instant::now(), after));
             *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
         }
-        Ok(Response::from_parts(parts, Full::new(body)))
+        Ok(Response::from_parts(parts, body))
     }
 }
 
@@ -145,12 +152,16 @@ impl HttpClient for HttpsClient {
             // It cannot fail: the body is in memory.
             let body = body.collect().await.map_or_else(|never| match never {}, |body| body.to_bytes());
             let authority = parts.uri.authority().map(ToString::to_string).unwrap_or_default();
+            let is_get = parts.method == Method::GET;
             let sent = client.send(Request::from_parts(parts, Full::new(body)));
             let answer = tokio::time::timeout(TIMEOUT, sent).await.unwrap_or_else(|_| {
                 Err(Box::new(io::Error::other(format!("no answer within {} s", TIMEOUT.as_secs()))))
             });
-            let answer = answer.and_then(|answer| readable(answer, &authority));
-            answer.map(BytesResponse::from).map_err(Error::Other)
+            let answer = answer.and_then(|answer| readable(answer, &authority)).and_then(|answer| match is_get {
+                true => with_urls(answer, &authority),
+                false => Ok(answer),
+            });
+            answer.map(|answer| answer.map(Full::new).into()).map_err(Error::Other)
         })
     }
 }
@@ -160,13 +171,30 @@ fn add(store: &mut RootCertStore, pem: &[u8]) {
 }
 
 /// A refusal is JSON; other ones are those of a proxy in front of the authority.
-fn readable(answer: Response<Full<Bytes>>, authority: &str) -> Result<Response<Full<Bytes>>, BoxError> {
+fn readable(answer: Response<Bytes>, authority: &str) -> Result<Response<Bytes>, BoxError> {
     let status = answer.status();
     let is_json = answer.headers().get(CONTENT_TYPE).is_some_and(is_json);
     if (status.is_server_error() || status.is_client_error()) && !is_json {
         return Err(format!("{authority} answers {status}").into());
     }
     Ok(answer)
+}
+
+/// A directory whose members are URLs, or an answer that is no directory: other ones to a GET have no such members.
+fn with_urls(answer: Response<Bytes>, authority: &str) -> Result<Response<Bytes>, BoxError> {
+    let directory: serde_json::Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+    for member in DIRECTORY_MEMBERS {
+        if let Some(text) = directory[member].as_str().filter(|text| !is_url(text)) {
+            let text: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+            return Err(format!("the directory of {authority} has no URL as its {member:?}: {text:?}").into());
+        }
+    }
+    Ok(answer)
+}
+
+fn is_url(text: &str) -> bool {
+    let url = text.parse::<Uri>().ok().filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
+    url.is_some_and(|url| url.host().is_some_and(|host| !host.is_empty()))
 }
 
 /// `application/problem+json`, with or without parameters.
@@ -221,6 +249,35 @@ mod tests {
         let of_http = HttpsClient::new("http://127.0.0.1/directory", None).unwrap();
         let asked = tokio::time::timeout(Duration::from_millis(200), of_http.status(&url)).await;
         assert!(asked.is_err() && listener.accept().is_ok(), "it waits for the answer");
+    }
+
+    #[test]
+    fn a_client_has_a_url() {
+        assert!(HttpsClient::new("https://ca.example:1/x", Some("")).is_ok());
+        for text in ["https://[::1/", "https://:1/"] {
+            assert!(HttpsClient::new(text, Some("")).is_err_and(|reason| reason.contains("correct it")), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_members_of_a_directory_are_urls() {
+        let asked = |body: String| with_urls(Response::new(body.into()), "ca.example");
+        let directory = |text: &str| {
+            let mut members = serde_json::json!({"newNonce": "https://ca/n", "newOrder": "http://[::1]:80/o"});
+            members["newAccount"] = text.into();
+            asked(members.to_string())
+        };
+        assert!(directory("https://ca/account").is_ok());
+        for text in
+            ["", "*", "/account", "ca/account", "ca.example:443", "https://", "https://ca/a b", "\0", "ftp://ca/a"]
+        {
+            let refused = directory(text).unwrap_err().to_string();
+            assert_eq!(refused, format!("the directory of ca.example has no URL as its \"newAccount\": {text:?}"));
+        }
+        assert!(directory(&"x".repeat(10_000)).unwrap_err().to_string().len() < 300);
+        for other in ["", "no JSON", "[]", "7", r#"{"suggestedWindow": {}}"#, r#"{"newNonce": 7}"#] {
+            assert!(asked(other.to_owned()).is_ok(), "the library refuses it, or needs it: {other}");
+        }
     }
 
     #[test]

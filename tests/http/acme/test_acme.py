@@ -97,6 +97,18 @@ def test_a_hostile_authority_costs_its_own_order_only(site, authority, what, rea
     assert "does not answer" not in site.server.stderr and len(site.server.stderr) < 20_000
 
 
+@pytest.mark.parametrize("member", ["newNonce", "newAccount", "newOrder"])
+def test_a_directory_without_urls_is_an_error_that_names_the_member(site, authority, member):
+    authority.members = {member: "no URL"}
+    site = site()
+    site.set_acme(NAME, challenges="http-01")
+    status = wait_for(lambda: (known := site.status()[NAME]).get("last_error") and known)
+    expected = f'the directory of 127.0.0.1:{authority.port} has no URL as its "{member}": "no URL"'
+    assert expected in status["last_error"] and "panic" not in site.server.stderr
+    authority.members = {}
+    site.wait_for_certificate(NAME)
+
+
 def test_a_stored_certificate_needs_no_authority(site, authority, tmp_path):
     """It is served from the first connection on, also by a new router, and so is the account used again."""
     state = str(tmp_path / "state")

@@ -41,6 +41,8 @@ class Authority:
         self.token = "token"
         self.chain = ""
         self.is_talkative = False
+        # Members of the directory in place of its own.
+        self.members: dict[str, str] = {}
         self.delay = 0.0
         self.external_key: bytes | None = None
         self.offered = ("http-01", "tls-alpn-01", "dns-01")
@@ -131,7 +133,7 @@ class Authority:
     def _dispatch(self, kind, rest, handler, body):
         if kind == "directory":
             names = {"newNonce": "nonce", "newAccount": "account", "newOrder": "new-order", "renewalInfo": "renewal"}
-            return 200, {name: self.url(path) for name, path in names.items()}, {}
+            return 200, {name: self.url(path) for name, path in names.items()} | self.members, {}
         if kind == "nonce":
             return 200, b"", {}
         if kind == "renewal":
