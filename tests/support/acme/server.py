@@ -191,10 +191,12 @@ class Authority:
             raise Problem(self.refused[domain], "refused by policy")
         if "replaces" in payload:
             self.replaced.append(payload["replaces"])
-        number = len(self.orders)
+        nonce = self._nonce()
         order = {"domain": domain, "status": "pending", "thumbprint": signatures.thumbprint(account["key"])}
-        order |= {"token": f"{self.token}-{number}-{self._nonce()}", "replaces": payload.get("replaces"), "error": None, "kind": None}
-        self.orders.append(order)
+        order |= {"replaces": payload.get("replaces"), "error": None, "kind": None}
+        with self._lock:
+            number = len(self.orders)
+            self.orders.append(order | {"token": f"{self.token}-{number}-{nonce}"})
         return 201, self._state(number), {"Location": self.url("order", number)}
 
     def _state(self, number):
