@@ -75,16 +75,17 @@ async fn obtain(
     if let Some(credentials) = credentials {
         report_account(reports, &order.authority, credentials);
     }
-    let with_pause = |error: Error| {
+    let refused = |error: &Error| {
         let pause = known.client.retry_after().map(|pause| pause.as_secs());
-        OrderFailure { retry_after_seconds: pause, ..describe(&error) }
+        OrderFailure { retry_after_seconds: pause, ..describe(error) }
     };
+    let with_pause = |error: Error| refused(&error);
     let identifiers = [Identifier::Dns(order.domain.clone())];
     let mut placed = match place(&known, &identifiers, order.replaces.as_deref()).await {
         Err(error) if is_unknown_account(&error) => {
             accounts.forget(&order.authority).await;
             let fresh = OrderAuthority { credentials: None, ..order.authority.clone() };
-            let made = accounts.of(&fresh, order.contact.as_deref()).await.map_err(with_pause)?;
+            let made = accounts.of(&fresh, order.contact.as_deref()).await.map_err(|error| refused(&error))?;
             if let (_, Some(credentials)) = &made {
                 report_account(reports, &order.authority, credentials.clone());
             }

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import ssl
 import subprocess
 from pathlib import Path
@@ -14,6 +15,7 @@ from support.acme.server import Authority
 from support.acme.signatures import encode
 from support.acme.site import AcmeSite
 from support.http.client import Connection
+from support.machine import free_port
 from support.server import Howdah
 from support.waiting import wait_for
 
@@ -287,6 +289,22 @@ def test_the_next_authority_is_asked(site, authority, tmp_path):
         site.wait_for_certificate(NAME)
         assert site.status()[NAME]["authority"] == authority.directory
         assert "503" in site.server.stderr
+
+
+def test_a_silent_authority_delays_no_names_of_others(site, authority):
+    """It accepts connections, and never answers. Its names come first, by the alphabet and by the configuration."""
+    site = site()
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
+        directories = f"http://127.0.0.1:{silent.getsockname()[1]}/directory", authority.directory
+        names = [f"a{number}.silent.example" for number in range(30)], [f"n{number}.{NAME}" for number in range(6)]
+        listeners = site.server.api("GET", "/config/listeners").json()
+        for port, directory, domains in zip((free_port(), site.tls_port), directories, names):
+            acme = {"domains": domains, "authorities": {"directory": directory}}
+            listeners[f"127.0.0.1:{port}"] = {"pass": "routes", "tls": {"acme": acme}}
+        site.put("listeners", listeners)
+        wait_for(lambda: len(authority.issued) == len(names[1]), "certificates of the other authority", timeout=25)
+        asked = [line for line in site.server.stderr.splitlines() if f"asking {directories[0]}" in line]
+        assert 1 <= len(asked) <= 8, "its own orders have begun, and none has ended yet"
 
 
 def test_a_certificate_for_another_name_is_refused(site, authority):

@@ -1,6 +1,7 @@
 //! Decisions over numbers and times. Pure, and tested with tables.
 
 pub mod demand;
+pub mod order_places;
 pub mod pace;
 pub mod pool;
 pub mod renewal;

@@ -18,6 +18,8 @@ pub struct ManagedDomain {
     pub permission: Permission,
     /// The order under way: its number, and its deadline.
     pub order: Option<(u64, Instant)>,
+    /// Since when its next order is due, and waits for a place.
+    pub waiting_since: Option<Instant>,
     /// The authority and the challenge of the next attempt.
     pub attempt: Attempt,
     /// The failure of the last attempt; `None` after a success.
@@ -68,6 +70,7 @@ impl ManagedDomain {
             issuance,
             permission: Permission::Configured,
             order: None,
+            waiting_since: None,
             attempt: Attempt::default(),
             last_failure: None,
             failed_rounds: 0,

@@ -60,10 +60,6 @@ pub struct AcmeControl {
     wake_at: Option<Instant>,
 }
 
-/// The most orders at a time; the others wait.
-const ORDERS_AT_ONCE: usize = 8;
-/// The same for names on demand, so that strangers do not delay the configured names.
-const ORDERS_ON_DEMAND_AT_ONCE: usize = 4;
 /// How long the process is kept without orders.
 const KEPT_IDLE: Duration = Duration::from_secs(10);
 /// How often the wall clock is looked at: it may jump.
@@ -157,17 +153,16 @@ impl AcmeControl {
 
     /// The same, from all domains.
     fn find_deadline(&self, certificates: &Certificates, now: Instant) -> Option<Instant> {
-        let has_room = self.orders() < ORDERS_AT_ONCE;
-        let has_room_on_demand = has_room && self.orders_on_demand() < ORDERS_ON_DEMAND_AT_ONCE;
+        let free = self.free_places();
         let of_domain = |(name, domain): (&String, &ManagedDomain)| match domain.order {
             Some((_, deadline)) => Some(deadline),
             None => {
                 let pause = domain.pause(certificates.issued(name), now).min(divided_for_acme(LOOK_AT_CLOCK));
                 let can_begin = match domain.permission {
-                    Permission::Configured => has_room,
+                    Permission::Configured => free.all > 0,
                     Permission::Needed => self.on_demand.has_room(),
                     Permission::Asked => false,
-                    Permission::Given => has_room_on_demand,
+                    Permission::Given => free.all > 0 && free.on_demand > 0,
                 };
                 let attempt = can_begin.then_some(now + pause);
                 attempt.into_iter().chain(domain.ask_at()).min()
@@ -201,23 +196,15 @@ impl AcmeControl {
         for question in self.on_demand.questions_without_answer(Some(now)) {
             self.on_no_answer(question, "it did not answer in time", now);
         }
-        let mut room = ORDERS_AT_ONCE.saturating_sub(self.orders());
-        let mut room_on_demand = ORDERS_ON_DEMAND_AT_ONCE.saturating_sub(self.orders_on_demand());
+        for name in self.next_orders(certificates, now) {
+            self.begin_order(&name, certificates, now);
+        }
         let names: Vec<String> = self.domains.keys().cloned().collect();
         for name in names {
             let Some(domain) = self.domains.get_mut(&name).filter(|domain| domain.order.is_none()) else { continue };
             let certificate = certificates.issued(&name);
             let is_due = domain.pause(certificate, now).is_zero();
-            let can_begin = match domain.permission {
-                Permission::Configured => room > 0,
-                Permission::Given => room > 0 && room_on_demand > 0,
-                Permission::Needed | Permission::Asked => false,
-            };
-            if is_due && can_begin {
-                room -= 1;
-                room_on_demand -= usize::from(domain.is_on_demand());
-                self.begin_order(&name, certificates, now);
-            } else if is_due && domain.permission == Permission::Needed && self.on_demand.has_room() {
+            if is_due && domain.permission == Permission::Needed && self.on_demand.has_room() {
                 domain.permission = Permission::Asked;
                 self.ask_for_name(name, now);
             } else if domain.ask_at().is_some_and(|at| at <= now)

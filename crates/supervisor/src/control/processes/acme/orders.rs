@@ -1,14 +1,20 @@
 //! The orders of certificates, from the attempt that is due to the certificate that is stored, or to the next attempt.
 
 use super::AcmeControl;
-use super::domain::ManagedDomain;
+use super::domain::{ManagedDomain, Permission};
+use crate::policy::order_places::{self, FreePlaces, WaitingOrder};
 use crate::store::certificates::{CertificateOrigin, Certificates, IssuedCertificate, time_text};
 use howdah_config::{AcmeAuthority, AcmeChallenge, AcmeKey};
 use howdah_protocol::messages::acme::{
     CertificateOrder, FailureCause, OrderAuthority, OrderChallenge, OrderFailure, OrderKey, Secret, ToAcme,
 };
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+/// The most orders at a time; the others wait.
+const ORDERS_AT_ONCE: usize = 8;
+/// The same for names on demand, so that strangers do not delay the configured names.
+const ORDERS_ON_DEMAND_AT_ONCE: usize = 4;
 /// The process has its own deadline, which is shorter.
 const ORDER_PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// A name on demand without a certificate is given up after this number of rounds.
@@ -69,9 +75,35 @@ impl AcmeControl {
         self.domains.values().filter(|domain| domain.order.is_some()).count()
     }
 
-    /// The number of those for names on demand.
-    pub(super) fn orders_on_demand(&self) -> usize {
-        self.domains.values().filter(|domain| domain.order.is_some() && domain.is_on_demand()).count()
+    /// The places for further orders.
+    pub(super) fn free_places(&self) -> FreePlaces {
+        let on_demand = self.domains.values().filter(|domain| domain.order.is_some() && domain.is_on_demand()).count();
+        FreePlaces {
+            all: ORDERS_AT_ONCE.saturating_sub(self.orders()),
+            on_demand: ORDERS_ON_DEMAND_AT_ONCE.saturating_sub(on_demand),
+        }
+    }
+
+    /// The names whose orders begin now. The others that are due wait for a place.
+    pub(super) fn next_orders(&mut self, certificates: &Certificates, now: Instant) -> Vec<String> {
+        for (name, domain) in &mut self.domains {
+            let is_due = domain.order.is_none()
+                && matches!(domain.permission, Permission::Configured | Permission::Given)
+                && domain.pause(certificates.issued(name), now).is_zero();
+            domain.waiting_since = is_due.then(|| domain.waiting_since.unwrap_or(now));
+        }
+        let mut running = BTreeMap::new();
+        for domain in self.domains.values().filter(|domain| domain.order.is_some()) {
+            *running.entry(domain.authority().directory.as_str()).or_default() += 1;
+        }
+        let waiting = self.domains.iter().filter_map(|(name, domain)| {
+            let (authority, is_on_demand) = (domain.authority().directory.as_str(), domain.is_on_demand());
+            Some(WaitingOrder { name, authority, since: domain.waiting_since?, is_on_demand })
+        });
+        order_places::next_orders(waiting.collect(), running, self.free_places())
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
     }
 
     /// An authority has issued a certificate.
