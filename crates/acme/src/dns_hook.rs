@@ -3,23 +3,13 @@
 //! The command gets `add` or `remove` as its last argument, and the record in variables. It fails if its exit code is not
 //! 0, or if it takes too long. Its output is in the error.
 
+use howdah_protocol::messages::acme::DnsRecord;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::io;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 use tokio::process::Command;
-
-/// A record of the DNS.
-#[derive(Clone, Debug)]
-pub struct Record {
-    /// The name: `_acme-challenge.shop.example`.
-    pub name: String,
-    /// The value, a TXT record.
-    pub value: String,
-    /// The domain, without `*.`.
-    pub domain: String,
-}
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_OUTPUT_CHARS: usize = 400;
@@ -28,7 +18,7 @@ const MAX_OUTPUT_CHARS: usize = 400;
 ///
 /// # Errors
 /// A phrase, with the command's output.
-pub async fn change(command: &[String], verb: &str, record: &Record) -> Result<(), String> {
+pub async fn change(command: &[String], verb: &str, record: &DnsRecord) -> Result<(), String> {
     let Some((program, arguments)) = command.split_first() else { return Err("the command is empty".to_owned()) };
     let mut running = Command::new(program);
     running.args(arguments).arg(verb);

@@ -8,6 +8,7 @@
 //! - `accounts`: the accounts at the authorities
 //! - `https_client`: HTTPS to the authorities and to the operator's program
 //! - `dns_hook`: the command that changes the DNS
+//! - `records`: the records in the DNS, of which none stays
 //! - `permission`: whether the operator's program allows a name that a client asks for
 //! - `renewal_window`: when the authority wants a certificate to be renewed
 //! - `reports`: the results, on their way to the supervisor
@@ -22,6 +23,7 @@ mod order;
 mod permission;
 mod problem;
 mod process;
+mod records;
 mod renewal_window;
 mod reports;
 

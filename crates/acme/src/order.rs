@@ -3,12 +3,12 @@
 //! The key is made here, for each certificate. The chain that the authority sends is checked by the supervisor.
 
 use crate::accounts::{Accounts, KnownAccount};
-use crate::dns_hook::{self, Record};
 use crate::problem;
+use crate::records::Records;
 use crate::reports::Reports;
 use howdah_protocol::messages::acme::{
-    CertificateOrder, ChallengeAnswer, FailureCause, FromAcme, OrderAuthority, OrderChallenge, OrderFailure, OrderKey,
-    Secret,
+    CertificateOrder, ChallengeAnswer, DnsRecord, FailureCause, FromAcme, OrderAuthority, OrderChallenge, OrderFailure,
+    OrderKey, Secret,
 };
 use instant_acme::{
     AuthorizationStatus, CertificateIdentifier, ChallengeHandle, ChallengeType, Error, Identifier, NewOrder, Order,
@@ -35,9 +35,10 @@ const MAX_CHAIN_BYTES: usize = 48 * 1024;
 /// Usual ones have 43.
 const MAX_TOKEN_CHARS: usize = 512;
 
-/// Carries out an order. The account, if it is new, is reported before the result.
+/// Carries out an order. The account, if it is new, is reported before the result. Its record in the DNS is removed before.
 pub async fn carry_out(
     accounts: &Accounts,
+    records: &Records,
     reports: &Reports,
     order: CertificateOrder,
     answered: oneshot::Receiver<()>,
@@ -46,8 +47,12 @@ pub async fn carry_out(
         OrderChallenge::Dns { wait_seconds, .. } => Duration::from_secs(*wait_seconds),
         _ => Duration::ZERO,
     };
-    let attempt = tokio::time::timeout(WHOLE_PATIENCE + dns_wait, obtain(accounts, reports, &order, answered));
-    match attempt.await {
+    let mut record = None;
+    let attempt = obtain(accounts, records, reports, &order, answered, &mut record);
+    let attempt = tokio::time::timeout(WHOLE_PATIENCE + dns_wait, attempt).await;
+    // An attempt that took too long has left it.
+    remove(records, &order, &mut record).await;
+    match attempt {
         Ok(Ok(pem)) => FromAcme::Obtained { order: order.order, pem: Secret(pem) },
         Ok(Err(failure)) => FromAcme::Failed { order: order.order, failure },
         Err(_) => {
@@ -62,12 +67,21 @@ pub fn failed(order: u64, reason: String) -> FromAcme {
     FromAcme::Failed { order, failure }
 }
 
-/// The chain and its key.
+/// Removes the record of an order, if it has one.
+async fn remove(records: &Records, order: &CertificateOrder, record: &mut Option<DnsRecord>) {
+    if let OrderChallenge::Dns { command, .. } = &order.challenge {
+        records.remove(order.order, command, record).await;
+    }
+}
+
+/// The chain and its key. `record` is the record in the DNS that was not removed.
 async fn obtain(
     accounts: &Accounts,
+    records: &Records,
     reports: &Reports,
     order: &CertificateOrder,
     answered: oneshot::Receiver<()>,
+    record: &mut Option<DnsRecord>,
 ) -> Result<String, OrderFailure> {
     let describe = |error: &Error| problem::describe(error, &order.domain, &order.challenge);
     let (known, credentials) =
@@ -93,13 +107,8 @@ async fn obtain(
         }
         placed => placed.map_err(with_pause)?,
     };
-    let mut record = None;
-    let proven = prove(&mut placed, order, reports, answered, &mut record).await;
-    if let (Some(record), OrderChallenge::Dns { command, .. }) = (&record, &order.challenge)
-        && let Err(reason) = dns_hook::change(command, "remove", record).await
-    {
-        tracing::warn!("{reason}; remove the record {} yourself", record.name);
-    }
+    let proven = prove(&mut placed, order, records, reports, answered, record).await;
+    remove(records, order, record).await;
     proven.map_err(|refusal| match refusal {
         Refusal::Acme(error) => with_pause(error),
         Refusal::Ours(reason) => OrderFailure { cause: FailureCause::Challenge, reason, retry_after_seconds: None },
@@ -157,13 +166,20 @@ impl From<Error> for Refusal {
     }
 }
 
+impl From<String> for Refusal {
+    fn from(reason: String) -> Refusal {
+        Refusal::Ours(reason)
+    }
+}
+
 /// Proves control over the domain. `record` is the record that was added to the DNS.
 async fn prove(
     placed: &mut Order,
     order: &CertificateOrder,
+    records: &Records,
     reports: &Reports,
     answered: oneshot::Receiver<()>,
-    record: &mut Option<Record>,
+    record: &mut Option<DnsRecord>,
 ) -> Result<(), Refusal> {
     if placed.state().status == OrderStatus::Ready {
         return Ok(());
@@ -191,9 +207,9 @@ async fn prove(
             OrderChallenge::Dns { command, wait_seconds } => {
                 let domain = order.domain.trim_start_matches("*.").to_owned();
                 let value = challenge.key_authorization().dns_value();
-                let added = record.insert(Record { name: format!("_acme-challenge.{domain}"), value, domain });
-                dns_hook::change(command, "add", added).await.map_err(Refusal::Ours)?;
-                tokio::time::sleep(Duration::from_secs(*wait_seconds)).await;
+                let added = DnsRecord { name: format!("_acme-challenge.{domain}"), value, domain };
+                records.add(order.order, command, added, record).await?;
+                records.unless_stopping(tokio::time::sleep(Duration::from_secs(*wait_seconds))).await?;
             }
             _ => {
                 let answer = answer_of(&challenge, order).map_err(Refusal::Ours)?;
@@ -206,9 +222,9 @@ async fn prove(
                 }
             }
         }
-        challenge.set_ready().await?;
+        records.unless_stopping(challenge.set_ready()).await??;
     }
-    let polled = placed.poll_ready(&PATIENCE).await;
+    let polled = records.unless_stopping(placed.poll_ready(&PATIENCE)).await?;
     match polled {
         Ok(OrderStatus::Ready | OrderStatus::Valid) => Ok(()),
         Ok(_) | Err(Error::Api(_)) => Err(reason_of_challenge(placed).await.or(polled.err()).map_or_else(

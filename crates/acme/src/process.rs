@@ -2,12 +2,13 @@
 
 use crate::accounts::Accounts;
 use crate::permission::Program;
+use crate::records::Records;
 use crate::reports::Reports;
 use crate::{order, renewal_window};
 use howdah_blocking_work::NAMES;
 use howdah_protocol::child::inherited::{CONTROL_FD, take_inherited};
 use howdah_protocol::child::parent_death::die_with_supervisor;
-use howdah_protocol::messages::acme::{FromAcme, ToAcme};
+use howdah_protocol::messages::acme::{FromAcme, RecordRemoval, ToAcme};
 use howdah_protocol::sockets::control_socket::ControlSocket;
 use std::collections::HashMap;
 use std::io;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 
-/// Runs until the supervisor closes the socket.
+/// Runs until the supervisor closes the socket, or stops it.
 ///
 /// # Errors
 /// When the process cannot start, or a message of the supervisor is not valid.
@@ -53,17 +54,20 @@ pub fn run() -> io::Result<()> {
 async fn serve(mut messages: mpsc::UnboundedReceiver<ToAcme>, reports: Reports) {
     let accounts = Rc::new(Accounts::default());
     let program = Rc::new(Program::default());
+    let records = Rc::new(Records::new(reports.clone()));
     let mut waiting: HashMap<u64, oneshot::Sender<()>> = HashMap::new();
     while let Some(message) = messages.recv().await {
         waiting.retain(|_, order| !order.is_closed());
-        let (accounts, program, reports) = (Rc::clone(&accounts), Rc::clone(&program), reports.clone());
+        let (accounts, records, program) = (Rc::clone(&accounts), Rc::clone(&records), Rc::clone(&program));
+        let reports = reports.clone();
         match message {
             ToAcme::Obtain(order) => {
                 let (sender, answered) = oneshot::channel();
                 let number = order.order;
                 waiting.insert(number, sender);
                 let (account_reports, failed) = (reports.clone(), move |reason| order::failed(number, reason));
-                let task = async move { order::carry_out(&accounts, &account_reports, *order, answered).await };
+                let task =
+                    async move { order::carry_out(&accounts, &records, &account_reports, *order, answered).await };
                 tokio::task::spawn_local(report(task, failed, reports));
             }
             ToAcme::ChallengeIsAnswered { order } => {
@@ -82,6 +86,12 @@ async fn serve(mut messages: mpsc::UnboundedReceiver<ToAcme>, reports: Reports) 
                 let task = async move { program.ask(question).await };
                 tokio::task::spawn_local(report(task, failed, reports));
             }
+            ToAcme::RemoveRecord(removal) => {
+                let RecordRemoval { order, command, record } = *removal;
+                records.on_left();
+                tokio::task::spawn_local(async move { records.remove(order, &command, &mut Some(record)).await });
+            }
+            ToAcme::Stop => return records.stop().await,
             ToAcme::Boot(_) => tracing::error!("a second boot message"),
         }
     }

@@ -396,6 +396,61 @@ def test_a_command_that_fails_is_shown(site, authority, hook):
     assert "failed with `add`" in status["last_error"] and "no token" in status["last_error"]
 
 
+def open_record(site, authority) -> str:
+    """The value of a record that an order waits with."""
+    site.set_acme("*.shop.example", dns={"command": [str(authority.zone.parent / "hook"), str(authority.zone)], "wait": 3600})
+    record = authority.zone / f"_acme-challenge.{NAME}"
+    return wait_for(lambda: record.exists() and record.read_text().strip())
+
+
+def removed(authority) -> list[str]:
+    file = authority.zone / "removed"
+    return file.read_text().split() if file.exists() else []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
+def test_a_stop_leaves_no_record(site, authority, hook, number):
+    site = site()
+    value = open_record(site, authority)
+    site.server.stop(number)
+    assert removed(authority) == [value]
+
+
+def test_a_stop_waits_for_a_command_that_adds_a_record(site, authority, hook):
+    hook.write_text(HOOK.replace("add) ", 'add) touch "$1/begun"; sleep 1; '))
+    site = site()
+    site.set_acme("*.shop.example", dns={"command": [str(hook), str(authority.zone)], "wait": 3600})
+    wait_for((authority.zone / "begun").exists)
+    site.server.stop()
+    assert removed(authority) == (authority.zone / f"_acme-challenge.{NAME}").read_text().split()
+
+
+def test_a_command_that_hangs_delays_a_stop_for_seconds(site, authority, hook):
+    hook.write_text(HOOK.replace("remove) ", "remove) sleep 60; "))
+    site = site()
+    value = open_record(site, authority)
+    site.server.send_signal(signal.SIGTERM)
+    assert site.server.exit_code(timeout=20) == 0
+    assert f'the record _acme-challenge.{NAME} stays in the DNS ("{value}"); remove it yourself' in site.server.stderr
+
+
+def test_the_record_of_a_killed_process_is_removed_by_the_next_one(site, authority, hook):
+    site = site()
+    value = open_record(site, authority)
+    site.server.titled("howdah: acme")[0].kill(signal.SIGKILL)
+    wait_for(lambda: value in removed(authority))
+    assert f"removing the record _acme-challenge.{NAME}, which a process that was killed has left" in site.server.stderr
+
+
+def test_a_stop_removes_what_a_killed_process_has_left(site, authority, hook):
+    site = site(divider=1)
+    value = open_record(site, authority)
+    site.server.titled("howdah: acme")[0].kill(signal.SIGKILL)
+    wait_for(lambda: "the process that obtains certificates" in site.server.stderr)
+    site.server.stop()
+    assert removed(authority) == [value]
+
+
 @pytest.mark.parametrize("key, curve", [("p256", "P-256"), ("p384", "P-384")])
 def test_the_kind_of_the_key_is_chosen(site, key, curve):
     site = site()

@@ -23,6 +23,10 @@ pub enum ToAcme {
     AskForWindow(WindowQuestion),
     /// Ask the operator's program whether a name may get a certificate: [`FromAcme::NameAnswer`].
     AskForName(NameQuestion),
+    /// Remove a record that a former process has left: [`FromAcme::Record`].
+    RemoveRecord(Box<RecordRemoval>),
+    /// Remove the records of all orders, and exit. The last message.
+    Stop,
 }
 
 /// The boot message.
@@ -91,6 +95,28 @@ pub enum OrderChallenge {
     },
 }
 
+/// A record in the DNS, which DNS-01 needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DnsRecord {
+    /// The name: `_acme-challenge.shop.example`.
+    pub name: String,
+    /// The value, a TXT record.
+    pub value: String,
+    /// The domain, without `*.`.
+    pub domain: String,
+}
+
+/// A record that is to be removed.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordRemoval {
+    /// The order that has added it.
+    pub order: u64,
+    /// The program that changes the DNS, and its arguments.
+    pub command: Vec<String>,
+    /// The record.
+    pub record: DnsRecord,
+}
+
 /// A question for the time of a renewal.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct WindowQuestion {
@@ -140,6 +166,13 @@ pub enum FromAcme {
         order: u64,
         /// The answer.
         answer: ChallengeAnswer,
+    },
+    /// An order adds a record to the DNS now, or (`None`) has removed it.
+    Record {
+        /// The order.
+        order: u64,
+        /// The record.
+        record: Option<DnsRecord>,
     },
     /// A certificate was obtained.
     Obtained {

@@ -186,9 +186,12 @@ impl Control {
         }
         if configured == Configured::Switched {
             self.deploys.watch(&self.changes, &self.runtime);
-            let Runtime { acme, certificates, .. } = &mut self.runtime;
-            acme.update(&self.changes.active().configuration, certificates, now);
-            acme.on_time(certificates, now);
+            let Runtime { acme, certificates, stage, .. } = &mut self.runtime;
+            // A shutdown finishes a switch, and orders nothing any more.
+            if stage.has_changes() {
+                acme.update(&self.changes.active().configuration, certificates, now);
+                acme.on_time(certificates, now);
+            }
         }
     }
 
@@ -271,8 +274,6 @@ impl Control {
             {
                 tracing::error!("the router uses the former certificates: {}", error_text(&error));
             }
-        } else if !runtime.stage.has_changes() {
-            runtime.acme.stop(&mut runtime.certificates);
         }
         runtime.generations.remove_ended();
         runtime.router.forward(runtime.generations.take_notices(), now);

@@ -27,6 +27,7 @@ pub fn drain(changes: &mut Changes, runtime: &mut Runtime, now: Instant) {
     changes.fail_unswitched("howdah is shutting down", runtime, now);
     runtime.router.cancel_start();
     runtime.exporter.drain();
+    runtime.acme.stop(&mut runtime.certificates, now);
     runtime.listeners.block_new_connections(&[]);
     runtime.listeners.close();
     if runtime.router.is_running() {
@@ -55,6 +56,7 @@ pub fn quit(changes: &mut Changes, runtime: &mut Runtime, now: Instant) {
     changes.finish_switch();
     runtime.router.cancel_start();
     runtime.exporter.stop();
+    runtime.acme.kill(&mut runtime.certificates);
     runtime.listeners.close();
     runtime.router.kill();
     runtime.generations.kill_all();
@@ -85,5 +87,6 @@ pub fn is_over(runtime: &Runtime) -> bool {
     matches!(runtime.stage, Stage::Stopping(_) | Stage::Killing(_))
         && !runtime.router.is_running()
         && !runtime.exporter.is_running()
+        && !runtime.acme.is_running()
         && runtime.generations.are_over()
 }

@@ -7,9 +7,11 @@
 //! - `domain`: what is known of one certificate, and when it is the turn of the next attempt
 //! - `orders`: from the attempt to the certificate
 //! - `answers`: the router gives them to the authorities' challenges
+//! - `records`: the records of orders in the DNS
 //! - `on_demand`: names that clients ask for, and the configuration does not have
 //! - `clock`: the clock of this machine may jump
 //! - `process`: its start, its messages, its end
+//! - `stop`: its end when howdah shuts down
 //! - `status`: for `GET /status`
 
 mod answers;
@@ -18,7 +20,9 @@ mod domain;
 mod on_demand;
 mod orders;
 mod process;
+mod records;
 mod status;
+mod stop;
 
 pub use status::DomainStatus;
 
@@ -32,6 +36,7 @@ use howdah_protocol::messages::acme::{FailureCause, FromAcme, OrderFailure, ToAc
 use howdah_protocol::test_time::divided_for_acme;
 use on_demand::OnDemandNames;
 use process::AcmeProcess;
+use records::OrderRecords;
 use rustix::process::Pid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::{Context, Poll};
@@ -50,6 +55,8 @@ pub struct AcmeControl {
     accounts: Vec<StoredAccount>,
     /// The answers to the challenges of orders under way.
     answers: Answers,
+    /// Their records in the DNS.
+    records: OrderRecords,
     has_new_certificates: bool,
     /// The names that clients have asked for.
     on_demand: OnDemandNames,
@@ -58,6 +65,8 @@ pub struct AcmeControl {
     clock: MachineClock,
     /// When [`Self::on_time`] has something to do: known when it has looked at all domains. After a change, at once.
     wake_at: Option<Instant>,
+    /// While howdah shuts down: when the process is killed.
+    stop_by: Option<Instant>,
 }
 
 /// How long the process is kept without orders.
@@ -80,11 +89,13 @@ impl AcmeControl {
             next_number: 1,
             accounts,
             answers: Answers::default(),
+            records: OrderRecords::default(),
             has_new_certificates: false,
             on_demand: OnDemandNames::new(),
             store_at: None,
             clock: MachineClock::new(),
             wake_at: None,
+            stop_by: None,
         }
     }
 
@@ -174,6 +185,7 @@ impl AcmeControl {
             .filter_map(of_domain)
             .chain(idle)
             .chain(self.store_at)
+            .chain(self.records.next_deadline())
             .chain(self.on_demand.next_deadline())
             .min()
     }
@@ -182,6 +194,9 @@ impl AcmeControl {
     pub fn on_time(&mut self, certificates: &mut Certificates, now: Instant) {
         if self.wake_at.is_none_or(|at| at > now) {
             return;
+        }
+        if self.stop_by.is_some() {
+            return self.stop_on_time(certificates, now);
         }
         self.clock.look(!self.domains.is_empty(), now);
         if self.store_at.is_some_and(|at| at <= now) {
@@ -225,7 +240,11 @@ impl AcmeControl {
                 }
             }
         }
-        let is_busy = self.orders() > 0 || self.on_demand.is_asking();
+        for removal in self.records.take_due(Some(now)) {
+            tracing::info!("removing the record {}, which a process that was killed has left", removal.record.name);
+            self.send(ToAcme::RemoveRecord(Box::new(removal)), now);
+        }
+        let is_busy = self.orders() > 0 || self.on_demand.is_asking() || self.records.are_in_work();
         if self.process.is_none() || is_busy {
             self.idle_since = None;
         } else if *self.idle_since.get_or_insert(now) + KEPT_IDLE <= now {
@@ -266,8 +285,12 @@ impl AcmeControl {
 
     /// The process is of no use any more.
     fn on_process_end(&mut self, end: &str, now: Instant) {
-        if let Some(process) = self.process.take() {
+        if let Some(process) = self.take_process() {
             process.kill();
+        }
+        self.records.on_process_end(now);
+        if self.stop_by.take().is_some() {
+            self.records.give_up();
         }
         for question in self.on_demand.questions_without_answer(None) {
             self.on_no_answer(question, &format!("the process that asks it {end}; see howdah's log"), now);
@@ -283,19 +306,15 @@ impl AcmeControl {
         }
     }
 
-    /// Ends the process, because howdah shuts down.
-    pub fn stop(&mut self, certificates: &mut Certificates) {
-        if self.store_at.take().is_some() {
-            store_again(certificates);
+    /// The process, whose last reports of records are read. Its other messages have no use any more.
+    fn take_process(&mut self) -> Option<AcmeProcess> {
+        let mut process = self.process.take()?;
+        while let Some(message) = process.try_receive() {
+            if let FromAcme::Record { order, record } = message {
+                self.records.on_report(order, record);
+            }
         }
-        self.domains.clear();
-        self.on_demand = OnDemandNames::new();
-        self.answers.clear();
-        self.idle_since = None;
-        self.wake_at = None;
-        if let Some(process) = self.process.take() {
-            process.kill();
-        }
+        Some(process)
     }
 
     /// A message of the process; `None` when it has closed its socket.
@@ -314,8 +333,15 @@ impl AcmeControl {
                     self.answers.add(order, answer);
                 }
             }
-            Some(FromAcme::Obtained { order, pem }) => self.on_obtained(order, &pem.0, certificates, now),
-            Some(FromAcme::Failed { order, failure }) => self.on_failure(order, &failure, now),
+            Some(FromAcme::Record { order, record }) => self.records.on_report(order, record),
+            Some(FromAcme::Obtained { order, pem }) => {
+                self.records.on_result(order);
+                self.on_obtained(order, &pem.0, certificates, now);
+            }
+            Some(FromAcme::Failed { order, failure }) => {
+                self.records.on_result(order);
+                self.on_failure(order, &failure, now);
+            }
             Some(FromAcme::RenewalWindow { question, window, ask_again_seconds }) => {
                 for domain in self.domains.values_mut() {
                     domain.on_window(question, window, Duration::from_secs(ask_again_seconds), now);
@@ -439,7 +465,7 @@ mod tests {
         control.wake_at = None;
         control.on_unknown_name("localhost".to_owned(), at);
         assert_eq!(control.next_deadline(), Some(at), "a client's name");
-        control.stop(&mut certificates);
+        control.stop(&mut certificates, at);
         assert_eq!(control.next_deadline(), None);
     }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const ORDERS_AT_ONCE: usize = 8;
 /// The same for names on demand, so that strangers do not delay the configured names.
 const ORDERS_ON_DEMAND_AT_ONCE: usize = 4;
-/// The process has its own deadline, which is shorter.
+/// The process has its own deadline, which is shorter. The wait for the DNS comes on top of both.
 const ORDER_PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// A name on demand without a certificate is given up after this number of rounds.
 const ROUNDS_ON_DEMAND: u32 = 3;
@@ -48,9 +48,14 @@ impl AcmeControl {
                 AcmeKey::P384 => OrderKey::P384,
             },
         };
+        let mut patience = ORDER_PATIENCE;
+        if let OrderChallenge::Dns { command, wait_seconds } = &message.challenge {
+            self.records.on_order(order, command.clone());
+            patience += Duration::from_secs(*wait_seconds);
+        }
         self.next_number += 1;
         if let Some(domain) = self.domains.get_mut(name) {
-            domain.order = Some((order, now + ORDER_PATIENCE));
+            domain.order = Some((order, now + patience));
         }
         self.send(ToAcme::Obtain(Box::new(message)), now);
     }

@@ -42,6 +42,11 @@ impl AcmeProcess {
         self.link.poll_receive(cx)
     }
 
+    /// A message that has arrived already.
+    pub fn try_receive(&mut self) -> Option<FromAcme> {
+        self.link.try_receive()
+    }
+
     /// Whether this is its pid.
     pub fn is_process(&self, pid: Pid) -> bool {
         self.pid == pid
