@@ -285,9 +285,7 @@ impl AcmeControl {
 
     /// The process is of no use any more.
     fn on_process_end(&mut self, end: &str, now: Instant) {
-        if let Some(process) = self.take_process() {
-            process.kill();
-        }
+        self.kill_process();
         self.records.on_process_end(now);
         if self.stop_by.take().is_some() {
             self.records.give_up();
@@ -306,15 +304,15 @@ impl AcmeControl {
         }
     }
 
-    /// The process, whose last reports of records are read. Its other messages have no use any more.
-    fn take_process(&mut self) -> Option<AcmeProcess> {
-        let mut process = self.process.take()?;
+    /// Kills the process, and reads its last reports of records. Its other messages have no use any more.
+    fn kill_process(&mut self) {
+        let Some(mut process) = self.process.take() else { return };
+        process.kill();
         while let Some(message) = process.try_receive() {
             if let FromAcme::Record { order, record } = message {
                 self.records.on_report(order, record);
             }
         }
-        Some(process)
     }
 
     /// A message of the process; `None` when it has closed its socket.

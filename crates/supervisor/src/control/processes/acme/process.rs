@@ -53,7 +53,7 @@ impl AcmeProcess {
     }
 
     /// Kills it.
-    pub fn kill(self) {
+    pub fn kill(&self) {
         reap::kill(self.pid);
     }
 }

@@ -31,9 +31,7 @@ impl AcmeControl {
     /// Kills the process, because howdah exits at once.
     pub fn kill(&mut self, certificates: &mut Certificates) {
         self.forget_all(certificates);
-        if let Some(process) = self.take_process() {
-            process.kill();
-        }
+        self.kill_process();
         self.records.give_up();
     }
 
