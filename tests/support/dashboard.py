@@ -7,13 +7,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Iterator
 
 from support.http.client import Connection, Headers, Response
 from support.server import EXECUTABLE
@@ -93,6 +94,13 @@ class Page:
 
     def get(self, path: str) -> Response:
         return self.dashboard.request("GET", f"/api/{path}", [*self.headers, ("Sec-Fetch-Site", "same-origin")])
+
+    @contextlib.contextmanager
+    def ask(self, path: str) -> Iterator[Connection]:
+        """A connection with a request whose response is not read yet."""
+        with Connection(("127.0.0.1", self.dashboard.port)) as connection:
+            connection.send_request("GET", f"/api/{path}", [*self.headers, ("Sec-Fetch-Site", "same-origin")])
+            yield connection
 
     def send(self, method: str, path: str, body: object = None) -> Response:
         text = body if isinstance(body, (str, bytes)) else json.dumps(body)

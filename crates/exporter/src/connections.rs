@@ -9,7 +9,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::timeout;
 
 /// The connections of a server.
@@ -62,7 +62,13 @@ impl Connections {
     /// Waits until there is room for another connection.
     pub async fn room(&self) {
         while !self.lock().has_room(self.max) {
-            let _ = timeout(PAUSE, self.ended.notified()).await;
+            let Some(id) = self.lock().longest_waiting() else {
+                let _ = timeout(PAUSE, self.ended.notified()).await;
+                continue;
+            };
+            // On a busy machine, its request may have come while this process did not run: then it is read first.
+            yield_now().await;
+            self.lock().close(id);
         }
     }
 
@@ -124,18 +130,24 @@ impl Drop for Answering<'_> {
 // === impl Open ===
 
 impl Open {
-    /// Whether there is room, perhaps because the connection that has waited for longest is closed now.
-    fn has_room(&mut self, max: usize) -> bool {
-        if self.entries.len() < max {
-            return true;
-        }
+    fn has_room(&self, max: usize) -> bool {
+        self.entries.len() < max
+    }
+
+    /// The connection that has waited for a request for longest, if that is long enough.
+    fn longest_waiting(&self) -> Option<u64> {
         let waiting = self.entries.iter().filter_map(|(id, entry)| Some((entry.waits_since?, *id)));
-        let Some((_, oldest)) = waiting.min().filter(|(since, _)| since.elapsed() >= GRACE) else { return false };
-        if let Some(entry) = self.entries.remove(&oldest) {
+        waiting.min().filter(|(since, _)| since.elapsed() >= GRACE).map(|(_, id)| id)
+    }
+
+    /// Closes a connection, unless its request has come.
+    fn close(&mut self, id: u64) {
+        let waits = |entry: &&Entry| entry.waits_since.is_some_and(|since| since.elapsed() >= GRACE);
+        if let Some(entry) = self.entries.get(&id).filter(waits) {
             // Its task drops the socket.
             entry.task.abort();
+            self.entries.remove(&id);
         }
-        true
     }
 }
 
@@ -170,6 +182,24 @@ mod tests {
             assert!(open("fourth", false).await.is_err(), "both get an answer");
             assert_eq!((closed.try_recv(), closed.try_recv()), (Ok("first"), Ok("second")));
             assert!(closed.try_recv().is_err() && connections.lock().entries.len() == 2);
+        });
+    }
+
+    #[test]
+    fn a_request_that_has_come_while_the_process_stood_still_is_answered() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(async {
+            let connections = Connections::new(1);
+            let (request, has_come) = tokio::sync::oneshot::channel();
+            connections.spawn(move |connection| async move {
+                has_come.await.expect("a request");
+                let _answering = connection.answer();
+                pending::<()>().await;
+            });
+            yield_now().await;
+            std::thread::sleep(GRACE);
+            request.send(()).expect("its connection");
+            assert!(timeout(3 * PAUSE, connections.room()).await.is_err());
         });
     }
 

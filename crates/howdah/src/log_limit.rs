@@ -4,7 +4,8 @@
 //! A kind is a line in howdah's source, together with the application or the upstream that the line is about: that of a
 //! field, of the current request, or of the first name in quotes. Of each kind, [`BURST`] lines are written in
 //! [`WINDOW`]; the others are counted, and one line at the end of the window has their number and the last of them,
-//! with its fields. Strangers may choose names: beyond [`MAX_SUBJECTS`] for a line in the source, further ones are one kind.
+//! with its fields. Strangers may choose names: beyond [`MAX_SUBJECTS`] for a line in the source, further ones are one kind. Wrong
+//! passwords are of one kind for each client, because fail2ban needs each client.
 //! Warnings and errors are limited, and of the router, which clients talk to, and of deploys also information. The
 //! warnings of a configuration are not limited, because they all differ, and neither is what an operator requests: the
 //! other levels, and `log_route`.
@@ -32,9 +33,14 @@ const BURST: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(10);
 /// The most names that are counted apart at one time, for each line in the source.
 const MAX_SUBJECTS: usize = 64;
+/// The same for applications and upstreams, which strangers do not choose.
+const MAX_CONFIGURED: usize = 4096;
 /// The fields that distinguish kinds.
 const SUBJECTS: [&str; 2] = [APPLICATION, "upstream"];
 const APPLICATION: &str = "application";
+/// The target whose lines are distinguished by the client.
+const BY_CLIENT: &str = "howdah_router::access::authentication";
+const CLIENT: &str = "client";
 /// The targets that are not limited: the numbers of suppressed lines, the warnings of a configuration, and the steps of
 /// routes.
 const UNLIMITED: [&str; 3] = [module_path!(), CONFIGURATION_WARNINGS, LOG_ROUTE];
@@ -107,9 +113,9 @@ fn is_limited(level: Level, target: &str) -> bool {
 
 /// The application of the request that this thread works on, which the form of the lines adds; empty outside of
 /// requests.
-fn application_of_request() -> String {
-    let application = howdah_router::current_request_fields().into_iter().find(|(name, _)| *name == APPLICATION);
-    application.map(|(_, name)| name).unwrap_or_default()
+fn field_of_request(name: &str) -> String {
+    let field = howdah_router::current_request_fields().into_iter().find(|(field, _)| *field == name);
+    field.map(|(_, value)| value).unwrap_or_default()
 }
 
 fn report_until_quiet() {
@@ -147,12 +153,14 @@ impl<S> Filter<S> for LogLimit {
         }
         let mut reader = Reader::default();
         event.record(&mut reader);
+        let is_by_client = metadata.target() == BY_CLIENT;
         if reader.subject.is_empty() {
-            reader.subject = application_of_request();
+            reader.subject = field_of_request(if is_by_client { CLIENT } else { APPLICATION });
         }
+        let most = if reader.subject.is_empty() || is_by_client { MAX_SUBJECTS } else { MAX_CONFIGURED };
         let subject = reader.subject().to_owned();
         with_state(|state| {
-            let may_pass = state.admit(metadata.callsite(), subject, Instant::now(), || reader.line(metadata));
+            let may_pass = state.admit(metadata.callsite(), subject, most, Instant::now(), || reader.line(metadata));
             if !may_pass && !state.is_reporting {
                 // Without a thread, the numbers are logged at exit.
                 state.is_reporting =
@@ -166,12 +174,20 @@ impl<S> Filter<S> for LogLimit {
 // === impl State ===
 
 impl State {
-    fn admit(&mut self, line: Identifier, subject: String, now: Instant, text: impl FnOnce() -> String) -> bool {
+    /// Whether a line about this subject may be written. Beyond `most` subjects, further ones are one.
+    fn admit(
+        &mut self,
+        line: Identifier,
+        subject: String,
+        most: usize,
+        now: Instant,
+        text: impl FnOnce() -> String,
+    ) -> bool {
         let windows = self.windows.entry(line).or_default();
-        if windows.len() >= MAX_SUBJECTS {
+        if windows.len() >= most {
             windows.retain(|_, window| window.suppressed > 0 || !window.is_over(now));
         }
-        let is_one_more = windows.len() >= MAX_SUBJECTS && !windows.contains_key(&subject);
+        let is_one_more = windows.len() >= most && !windows.contains_key(&subject);
         let window = windows.entry(if is_one_more { String::new() } else { subject });
         let window = window.or_insert_with(|| Window::new(now));
         if window.is_over(now) && window.suppressed == 0 {
@@ -265,7 +281,8 @@ mod tests {
         let mut state = State::default();
         let start = Instant::now();
         let admitted = |state: &mut State, subject: &str, at: Instant, lines: u32| {
-            let admit = |_: &u32| state.admit(here.callsite(), subject.to_owned(), at, || "text".to_owned());
+            let admit =
+                |_: &u32| state.admit(here.callsite(), subject.to_owned(), MAX_SUBJECTS, at, || "text".to_owned());
             (0..lines).filter(admit).count()
         };
         assert_eq!(admitted(&mut state, "shop", start, BURST + 5), BURST as usize);
@@ -350,8 +367,9 @@ mod tests {
         };
         let mut state = State::default();
         let now = Instant::now();
-        let mut admit =
-            |name, number: u32, at| state.admit(line(name).callsite(), number.to_string(), at, || "text".to_owned());
+        let mut admit = |name, number: u32, at| {
+            state.admit(line(name).callsite(), number.to_string(), MAX_SUBJECTS, at, || "text".to_owned())
+        };
         let written = (0..10_000).filter(|number| admit("one", *number, now)).count();
         assert_eq!(written, MAX_SUBJECTS + BURST as usize);
         assert!(admit("two", 7, now), "another line has its own names");

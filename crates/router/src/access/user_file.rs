@@ -4,11 +4,10 @@
 //! no valid password. A line that is not valid is left out, with a line in the log.
 
 use howdah_config::{Configuration, PasswordHash};
-use rustix::fs::OFlags;
+use howdah_protocol::trusted_path;
 use std::collections::{HashMap, HashSet};
-use std::fs::OpenOptions;
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -82,13 +81,9 @@ impl UserFile {
     pub fn users(&self) -> io::Result<Arc<Users>> {
         // The value is complete at any time.
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        // Not blocking: a named pipe would keep this thread, and all that wait for the lock.
-        let flags = OFlags::NONBLOCK.bits().cast_signed();
-        let mut file = OpenOptions::new().read(true).custom_flags(flags).open(&self.path)?;
+        // Another user's link must not make the users of other sites those of this one.
+        let mut file = trusted_path::read(&self.path)?;
         let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::other("it is not a file"));
-        }
         let version = (metadata.dev(), metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec());
         if let Some((known, users)) = &*read
             && *known == version
@@ -195,6 +190,6 @@ mod tests {
         let file = UserFile { path, read: Mutex::default() };
         let (sender, result) = mpsc::channel();
         std::thread::spawn(move || sender.send(file.users().map(drop).map_err(|error| error.to_string())));
-        assert_eq!(result.recv_timeout(Duration::from_secs(10)), Ok(Err("it is not a file".to_owned())));
+        assert_eq!(result.recv_timeout(Duration::from_secs(10)), Ok(Err("it is not a regular file".to_owned())));
     }
 }

@@ -1,6 +1,7 @@
 //! Log lines that are written once a minute for each subject: a path, a client.
 //!
-//! The number of subjects is bounded. Beyond it, further subjects have no line until a minute is over.
+//! The number of subjects is bounded, and one site may have them all. Beyond it, the limit of log lines decides about further
+//! subjects, which counts those that it leaves out.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -26,24 +27,30 @@ impl<K: Eq + Hash> OncePerMinute<K> {
 
     /// Whether a line about this subject is due.
     pub fn is_due(&self, subject: K) -> bool {
-        self.is_due_at(subject, Instant::now())
+        self.is_due_at(subject, Instant::now()).unwrap_or(true)
     }
 
-    fn is_due_at(&self, subject: K, now: Instant) -> bool {
+    /// The same for work that costs more than a line: it is not due when there are too many subjects.
+    pub fn is_due_if_there_are_few(&self, subject: K) -> bool {
+        self.is_due_at(subject, Instant::now()).unwrap_or(false)
+    }
+
+    /// `None`: there are too many subjects to remember this one.
+    fn is_due_at(&self, subject: K, now: Instant) -> Option<bool> {
         // The map is complete at any time.
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let is_recent = |at: &Instant| now.saturating_duration_since(*at) < MINUTE;
         if logged.get(&subject).is_some_and(is_recent) {
-            return false;
+            return Some(false);
         }
         if logged.len() >= MAX_SUBJECTS {
             logged.retain(|_, at| is_recent(at));
         }
-        let is_due = logged.len() < MAX_SUBJECTS;
-        if is_due {
-            logged.insert(subject, now);
+        if logged.len() >= MAX_SUBJECTS {
+            return None;
         }
-        is_due
+        logged.insert(subject, now);
+        Some(true)
     }
 }
 
@@ -60,7 +67,8 @@ mod tests {
     #[test]
     fn a_subject_is_due_once_a_minute() {
         let (lines, start) = (OncePerMinute::new(), Instant::now());
-        let is_due = |subject: usize, seconds| lines.is_due_at(subject, start + Duration::from_secs(seconds));
+        let is_due =
+            |subject: usize, seconds| lines.is_due_at(subject, start + Duration::from_secs(seconds)) == Some(true);
         assert!(is_due(1, 0) && !is_due(1, 59) && is_due(2, 59));
         assert!(is_due(1, 60) && !is_due(1, 61));
     }
@@ -68,8 +76,12 @@ mod tests {
     #[test]
     fn the_number_of_subjects_is_bounded() {
         let (lines, start) = (OncePerMinute::new(), Instant::now());
-        let due = (0..1000).filter(|subject| lines.is_due_at(*subject, start)).count();
+        let due = (0..1000).filter(|subject| lines.is_due_at(*subject, start) == Some(true)).count();
         assert_eq!(due, MAX_SUBJECTS);
-        assert!(lines.is_due_at(2000, start + MINUTE), "the others are forgotten");
+        assert_eq!((lines.is_due_at(2000, start), lines.is_due_at(1, start)), (None, Some(false)));
+        assert_eq!(lines.is_due_at(2000, start + MINUTE), Some(true), "the others are forgotten");
+        let now = OncePerMinute::new();
+        (0..MAX_SUBJECTS).for_each(|subject| assert!(now.is_due(subject)));
+        assert!(now.is_due(2000) && !now.is_due_if_there_are_few(2000), "one site silences no other one");
     }
 }

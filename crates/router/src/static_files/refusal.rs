@@ -17,11 +17,15 @@ use std::sync::LazyLock;
 static WARNED: LazyLock<OncePerMinute<PathBuf>> = LazyLock::new(OncePerMinute::new);
 /// The paths in which a link was searched.
 static SEARCHED: LazyLock<OncePerMinute<PathBuf>> = LazyLock::new(OncePerMinute::new);
+/// The shares in which a link was searched while there were too many such paths.
+static SEARCHED_SHARES: LazyLock<OncePerMinute<PathBuf>> = LazyLock::new(OncePerMinute::new);
 
 /// Logs which link of the path was refused, unless that was logged shortly before.
 pub(super) fn warn(shared: SharedPath<'_>) {
     // A link may have thousands of names, which each search follows.
-    if !SEARCHED.is_due(PathBuf::from(shared.path)) {
+    let is_due = SEARCHED.is_due_if_there_are_few(PathBuf::from(shared.path))
+        || SEARCHED_SHARES.is_due_if_there_are_few(shared.base.to_owned());
+    if !is_due {
         return;
     }
     let Some(link) = refused_link(shared).filter(|link| WARNED.is_due(link.clone())) else { return };
