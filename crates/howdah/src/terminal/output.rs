@@ -1,5 +1,6 @@
 //! Writes to standard output and standard error. A closed output, as after `| head`, is not a failure; a full disk is one.
 
+use crate::terminal::plain::plain_lines;
 use std::io::{self, ErrorKind, Write};
 use std::sync::Mutex;
 
@@ -21,9 +22,9 @@ pub fn error() -> Option<io::Error> {
     ERROR.lock().ok().and_then(|mut error| error.take())
 }
 
-/// Prints an error on standard error.
+/// Prints an error on standard error. It may have names that strangers have chosen: they control no terminal.
 pub fn print_error(problem: &str) {
-    let _ = writeln!(io::stderr(), "howdah: {problem}");
+    let _ = writeln!(io::stderr(), "howdah: {}", plain_lines(problem));
 }
 
 /// Prints a text and flushes it.

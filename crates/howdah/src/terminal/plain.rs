@@ -9,9 +9,10 @@ pub fn text(value: &Value, name: &str) -> String {
     value.get(name).and_then(Value::as_str).map(plain).unwrap_or_default()
 }
 
-/// Several lines, each made safe for a terminal.
+/// Several lines, each made safe for a terminal. Tabs stay.
 pub fn plain_lines(text: &str) -> String {
-    text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
+    let line = |line: &str| line.split('\t').map(plain).collect::<Vec<_>>().join("\t");
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// A number of bytes with its unit, for example `12.3 MiB`.
@@ -29,7 +30,7 @@ mod tests {
 
     #[test]
     fn lines_stay_lines_without_control_characters() {
-        assert_eq!(plain_lines("a\u{1b}[2J\nb\n"), "a\\u{1b}[2J\nb\n");
+        assert_eq!(plain_lines("a\u{1b}[2J\n\tb\n"), "a\\u{1b}[2J\n\tb\n");
     }
 
     #[test]

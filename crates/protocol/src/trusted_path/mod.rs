@@ -5,7 +5,9 @@
 //! descriptor of it: a user who swaps the file while it is opened gains nothing.
 //!
 //! A link is trusted if root or we own it, and all folders on the way to it: a user who owns one of them can rename a link that
-//! root has made there, or a folder above it. Such a link is as good as one of this user. The group of a folder is trusted.
+//! root has made there, or a folder above it. Such a link is as good as one of this user, and one of another user as good as one of
+//! both. Into a folder to which all users can write, each user can move a link of root's. The group of a folder is trusted.
+//! A link of root's to `/dev/stderr`, `/dev/stdout` or `/dev/null` is always followed.
 //!
 //! A link of a user among the folders above the file is followed, too, if it leads to a folder of this user, as the `current` of a
 //! deploy does: a user who owns a folder of the path must not lead root to a folder of another user. A `..` behind it is held to the
@@ -23,6 +25,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::plain_text::plain_and_short;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, StatxFlags, fstat, fstatfs, openat, readlinkat, statx,
 };
@@ -40,6 +43,11 @@ const MAX_LINKS: u32 = 40;
 const MAX_NAMES: u32 = 1000;
 /// The mode of a folder that its group or all users can write to.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
+const WRITABLE_BY_ALL: u32 = 0o002;
+/// In such a folder, a user can rename what is the user's own only.
+const STICKY: u32 = 0o1000;
+/// Containers have links of root's to these in place of logs. They lead to no file of another user.
+const HARMLESS: [&str; 3] = ["/dev/stderr", "/dev/stdout", "/dev/null"];
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Opens a file with these flags. A file that is created has this mode.
@@ -63,7 +71,7 @@ pub fn read(path: &Path) -> io::Result<File> {
         Ok(())
     })?;
     let stat = fstat(&file)?;
-    match leaders.into_iter().find(|led_by| led_by.user != stat.st_uid) {
+    match leaders.into_iter().find(|led_by| !led_by.may_lead_to(stat.st_uid)) {
         Some(led_by) => Err(led_by.refusal()),
         None if is_regular(&stat) => Ok(File::from(file)),
         None => Err(io::Error::other("it is not a regular file")),
@@ -93,7 +101,8 @@ fn follow(
             // It is another file than a moment ago.
             continue;
         }
-        let led_by = links.leader(stat.st_uid);
+        let target = target_of(&link)?;
+        let led_by = links.leader(stat.st_uid, &fstat(&folder)?, &target);
         if let Some(led_by) = led_by {
             untrusted(led_by)?;
         }
@@ -102,7 +111,6 @@ fn follow(
             return Ok((folder, file));
         }
         links.begin_link_of(led_by);
-        let target = PathBuf::from(OsString::from_vec(readlinkat(&link, "", Vec::new())?.into_bytes()));
         folder = links.folder_of(folder.as_fd(), &target)?;
         name = name_of(&target)?;
     }
@@ -127,7 +135,7 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// The folder of a share at this path, whose links are followed as above. A link leads also to what lies directly in a folder of
-/// its owner, such as a release that another user unpacked: this owner can have it sent without the link, too.
+/// its owner, such as a release that another user unpacked, or below its own folder: this owner can have it sent without the link, too.
 ///
 /// # Errors
 /// The errors of open(2), and one for a link of another user.
@@ -160,22 +168,25 @@ struct Links {
     names_left: u32,
     /// Whether all links until now are trusted.
     are_trusted: bool,
-    /// The user of the last link that is not trusted, by which the path has come to where it is.
+    /// The users of the last link that is not trusted, by which the path has come to where it is.
     led_by: Option<LedBy>,
     /// Another user who owns a folder on the way to where the path is: the last one.
     in_folder_of: Option<u32>,
-    /// Whether a folder directly in a folder of the link's user is as good as a folder of this user.
+    /// Whether a folder directly in a folder of the link's user, or below the folder of the link, is as good as a folder of this user.
     lead_into_folders: bool,
     /// The root directory, if it is not ours.
     root: Option<OwnedFd>,
 }
 
-/// A user who can put a link in the place where it is, although we do not trust this user.
+/// Users who can put a link in the place where it is, although we do not trust them.
 #[derive(Clone, Copy)]
 struct LedBy {
-    user: u32,
-    /// Whether the link belongs to this user, not only a folder above it.
-    owns_link: bool,
+    /// The owner of the link, if it is one of them.
+    owner: Option<u32>,
+    /// The owner of a folder above it.
+    folder: Option<u32>,
+    /// All users can write to its folder.
+    all: bool,
 }
 
 // === impl Links ===
@@ -225,7 +236,7 @@ impl Links {
             };
             // A folder of this user may be in a folder of another one.
             if let (Component::ParentDir, Some(led_by)) = (component, self.led_by)
-                && stat.st_uid != led_by.user
+                && !led_by.may_lead_to(stat.st_uid)
             {
                 return Err(io::Error::other(format!(
                     "a `..` of its path, behind {}, leads to a folder of another user: it is not followed",
@@ -239,32 +250,45 @@ impl Links {
     /// The folder to which a link of this owner in another folder leads.
     fn linked_folder(&mut self, folder: &OwnedFd, link: &OwnedFd, owner: u32) -> io::Result<OwnedFd> {
         self.count()?;
-        let led_by = self.leader(owner);
+        let (target, place) = (target_of(link)?, fstat(folder)?);
+        let led_by = self.leader(owner, &place, &target);
         self.begin_link_of(led_by);
-        let target = PathBuf::from(OsString::from_vec(readlinkat(link, "", Vec::new())?.into_bytes()));
         let linked = self.folder(folder, &target)?;
         let Some(led_by) = led_by else { return Ok(linked) };
         let found = fstat(&linked)?.st_uid;
-        if found != led_by.user
-            && !self.is_in_folder_of(led_by.user, &linked)?
-            && (led_by.owns_link || !self.is_below(folder, &linked)?)
-        {
+        let may_lead_there = led_by.may_lead_to(found)
+            || self.is_in_folder_of(led_by, &linked)?
+            || (self.leads_below(led_by, &place) && self.is_below(led_by, folder, &linked)?);
+        if !may_lead_there {
             return Err(io::Error::other(format!(
                 "a folder of its path is {} to {}, which belongs to another user, id {found}: it is not followed",
                 led_by.link(),
-                target.display()
+                plain_and_short(&target.to_string_lossy())
             )));
         }
         self.led_by = Some(led_by);
         Ok(linked)
     }
 
-    /// The user who can put a link of this owner where the path is, if the link is not trusted.
-    fn leader(&self, owner: u32) -> Option<LedBy> {
-        match self.in_folder_of {
-            _ if !is_trusted(owner) => Some(LedBy { user: owner, owns_link: true }),
-            user => user.map(|user| LedBy { user, owns_link: false }),
+    /// The users who can put a link of this owner where the path is, if the link is not trusted. It is in this folder.
+    fn leader(&self, owner: u32, folder: &Stat, target: &Path) -> Option<LedBy> {
+        let is_trusted = is_trusted(owner);
+        if is_trusted && HARMLESS.iter().any(|path| target == Path::new(path)) {
+            return None;
         }
+        let is_ours_alone = owner == rustix::process::geteuid().as_raw() && owner != 0;
+        let all = is_trusted && !is_ours_alone && folder.st_mode & WRITABLE_BY_ALL != 0;
+        let led_by = LedBy {
+            owner: (!is_trusted).then_some(owner),
+            folder: self.in_folder_of.filter(|user| *user != owner),
+            all,
+        };
+        (led_by.owner.is_some() || led_by.folder.is_some() || all).then_some(led_by)
+    }
+
+    /// Whether this link may lead to below its folder: a rename does, too, but not for each user in a folder with the sticky bit.
+    fn leads_below(&self, led_by: LedBy, folder: &Stat) -> bool {
+        led_by.owner.is_none() || (self.lead_into_folders && folder.st_mode & STICKY == 0)
     }
 
     /// The path leads through a folder of this owner.
@@ -274,8 +298,11 @@ impl Links {
         }
     }
 
-    /// Whether this folder is somewhere below the other one.
-    fn is_below(&mut self, above: &OwnedFd, folder: &OwnedFd) -> io::Result<bool> {
+    /// Whether this folder is somewhere below the other one; for a link of another user not in another mount, which has no rename.
+    fn is_below(&mut self, led_by: LedBy, above: &OwnedFd, folder: &OwnedFd) -> io::Result<bool> {
+        if led_by.owner.is_some() && mount_of(above)? != mount_of(folder)? {
+            return Ok(false);
+        }
         let mut at = folder.try_clone()?;
         loop {
             self.count_name()?;
@@ -291,13 +318,13 @@ impl Links {
     }
 
     /// A mount is not in the folder of its mount point: the owner of the folder may not read it.
-    fn is_in_folder_of(&self, owner: u32, folder: &OwnedFd) -> io::Result<bool> {
+    fn is_in_folder_of(&self, led_by: LedBy, folder: &OwnedFd) -> io::Result<bool> {
         let is_root = self.root.as_ref().map_or(Ok(false), |root| is_same(folder, root))?;
         if !self.lead_into_folders || is_root {
             return Ok(false);
         }
         let above = openat(folder, "..", FOLDER, Mode::empty())?;
-        Ok(fstat(&above)?.st_uid == owner && mount_of(&above)? == mount_of(folder)?)
+        Ok(led_by.may_lead_to(fstat(&above)?.st_uid) && mount_of(&above)? == mount_of(folder)?)
     }
 
     /// Whether the kernel follows the links of this folder.
@@ -337,10 +364,20 @@ impl Links {
 // === impl LedBy ===
 
 impl LedBy {
+    /// Whether a folder or file of this user is one of all of them.
+    fn may_lead_to(self, user: u32) -> bool {
+        !self.all && self.owner.is_none_or(|owner| owner == user) && self.folder.is_none_or(|owner| owner == user)
+    }
+
     /// The link, in an error.
     fn link(self) -> String {
-        let place = if self.owns_link { "" } else { "in a folder " };
-        format!("a symbolic link {place}of user id {}", self.user)
+        let owner = self.owner.map(|owner| format!(" of user id {owner}")).unwrap_or_default();
+        let folder = match self.folder {
+            _ if self.all => " in a folder to which all users can write".to_owned(),
+            Some(owner) => format!(" in a folder of user id {owner}"),
+            None => String::new(),
+        };
+        format!("a symbolic link{owner}{folder}")
     }
 
     fn refusal(self) -> io::Error {
@@ -362,6 +399,10 @@ fn is_same(one: &OwnedFd, other: &OwnedFd) -> io::Result<bool> {
 fn mount_of(folder: &OwnedFd) -> io::Result<u64> {
     let state = statx(folder, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     if state.stx_mask & StatxFlags::MNT_ID.bits() != 0 { Ok(state.stx_mnt_id) } else { Ok(fstat(folder)?.st_dev) }
+}
+
+fn target_of(link: &OwnedFd) -> io::Result<PathBuf> {
+    Ok(PathBuf::from(OsString::from_vec(readlinkat(link, "", Vec::new())?.into_bytes())))
 }
 
 fn is_link(stat: &Stat) -> bool {

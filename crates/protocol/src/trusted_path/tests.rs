@@ -254,6 +254,57 @@ fn a_link_of_root_that_another_user_may_have_renamed_is_as_good_as_one_of_this_u
     assert_eq!(std::fs::read(at("private/file")).unwrap(), b"private");
     lchown(at("private/file"), Some(65534), None).unwrap();
     read(&at("site/file")).unwrap();
+    symlink("/dev/stderr", at("site/stderr")).unwrap();
+    append(&at("site/stderr")).unwrap();
+}
+
+#[test]
+fn a_link_that_another_user_may_have_moved_or_renamed_is_not_trusted() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["private", "tmp/ours", "tmp/below", "site/releases", "site/of-other", "other"] {
+        std::fs::create_dir_all(at(name)).unwrap();
+    }
+    std::fs::write(at("private/file"), "private").unwrap();
+    std::fs::set_permissions(at("tmp"), PermissionsExt::from_mode(0o1777)).unwrap();
+    for (link, target) in [
+        ("tmp/file", "../private/file"),
+        ("tmp/away", "../private"),
+        ("tmp/in", "below"),
+        ("tmp/their-below", "below"),
+        ("site/their-away", "../other"),
+        ("site/their-current", "releases"),
+    ] {
+        symlink(target, at(link)).unwrap();
+    }
+    for (user, names) in [
+        (65534, &["site"] as &[_]),
+        (65533, &["other", "site/their-away", "site/their-current", "site/of-other", "tmp/their-below"]),
+    ] {
+        names.iter().for_each(|name| lchown(at(name), Some(user), None).unwrap());
+    }
+    let refused = "it is a symbolic link in a folder to which all users can write, which is not followed";
+    assert_eq!(append(&at("tmp/file")).unwrap_err().to_string(), refused);
+    assert_eq!(read(&at("tmp/file")).unwrap_err().to_string(), refused);
+    for name in ["tmp/away", "site/their-away", "tmp/their-below"] {
+        open_shared_folder(&at(name)).expect_err(name);
+        open_folder(&at(name)).expect_err(name);
+    }
+    for name in ["tmp/in", "tmp/ours", "site/their-current"] {
+        open_shared_folder(&at(name)).expect(name);
+    }
+    open_folder(&at("site/their-current")).unwrap_err();
+    let refused = append(&at("site/their-away/file")).unwrap_err().to_string();
+    assert!(
+        refused.contains("a symbolic link of user id 65533 in a folder of user id 65534 to ../other, which"),
+        "{refused}"
+    );
+    lchown(at("site"), Some(65533), None).unwrap();
+    append(&at("site/their-away/file")).unwrap();
+    append(&at("tmp/ours/file")).unwrap();
 }
 
 #[test]

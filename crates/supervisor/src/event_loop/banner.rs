@@ -6,6 +6,7 @@ use crate::generation::fastcgi::FastCgiGeneration;
 use crate::generation::php::PhpGeneration;
 use crate::os::listen::Listeners;
 use howdah_config::Address;
+use howdah_protocol::plain_text::plain;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -45,10 +46,10 @@ pub fn print(recognised: Option<&str>, control: &Control, control_listeners: &Li
         }
     }
     for (name, reason) in &control.changes.active().failures {
-        let _ = writeln!(text, "application {name:?}: answers 503: {reason}");
+        let _ = writeln!(text, "application {name:?}: answers 503: {}", plain(reason));
     }
     for (option, reason) in &control.changes.active().missing {
-        let _ = writeln!(text, "{option}: missing: {reason}");
+        let _ = writeln!(text, "{option}: missing: {}", plain(reason));
     }
     for name in &control.changes.active().configuration.drained {
         let _ = writeln!(text, "application {name:?}: answers 503: it drains");
