@@ -15,6 +15,8 @@ from typing import Iterator
 
 import pytest
 
+from support.command_line import error_of, howdah
+from support.folders import readable
 from support.http_applications import http_application, pids
 from support.machine import free_port
 from support.processes import Process
@@ -330,8 +332,11 @@ def test_serve_takes_no_user_by_the_link_of_another_user(place, folder):
     assert relative.returncode == 1 and relative.stderr == refused.stderr
     named = subprocess.run([*command, "--user", "www-data"], capture_output=True, text=True)
     assert json.loads(named.stdout)["settings"]["user"] == "www-data"
-    # Its owner may lead to its own folder.
+    # Its owner may lead to its own folder, unless another user can rename it.
     os.chown(link, ATTACKER, ATTACKER, follow_symlinks=False)
+    renamed = subprocess.run(command, capture_output=True, text=True)
+    assert f"is a symbolic link of user id {ATTACKER} in a folder of user id {VICTIM} to {site}" in renamed.stderr
+    os.chown(link.parent, 0, 0)
     own = subprocess.run(command, capture_output=True, text=True)
     assert own.returncode == 0, own.stderr
 
@@ -475,6 +480,40 @@ def test_a_link_of_root_that_another_user_renames_leads_nowhere_else(run, sites,
     server.send_signal(signal.SIGUSR1)
     server.wait_for_log_line(f"it is a symbolic link in a folder of user id {VICTIM}, which is not followed")
     assert not (tmp_path / "private").exists()
+
+
+def test_a_link_of_root_that_another_user_moves_leads_nowhere_else(run, sites, place, tmp_path):
+    """Into a folder to which all users can write. The pid file would be emptied."""
+    ours, other = sites
+    secret = tmp_path / "secret"
+    secret.write_text("of root")
+    for name, target in (("log", secret), ("share", other / "public")):
+        (ours / name).symlink_to(target)
+        (ours / name).rename(place / name)
+    share = {"action": {"share": f"{place}/share$uri"}}
+    refused = howdah("run", "--config", "-", "--state-dir", str(tmp_path / "s"), "--pid", str(place / "log"), stdin=json.dumps({"routes": [share]}))
+    assert "it is a symbolic link in a folder to which all users can write, which is not followed" in error_of(refused)
+    server = run({"routes": [share]})
+    assert server.get("/file.txt").status == 404
+    server.wait_for_log_line("a symbolic link in a folder to which all users can write to", "it is not followed")
+    assert secret.read_text() == "of root"
+
+
+def test_users_of_a_file_are_not_those_behind_the_link_of_another_user(run, sites):
+    ours, other = sites
+    users = other / "users"
+    users.write_text("ann:$apr1$8sFt66rZ$CwW5jnBTcCMb9M9VZMRdm/\n")
+    readable(users)
+    (ours / "users").symlink_to(users)
+    os.chown(ours / "users", VICTIM, VICTIM, follow_symlinks=False)
+    action = {"return": 200, "basic_auth": {"realm": "x", "user_file": str(ours / "users")}}
+    server = run({"routes": [{"action": action}]})
+    get = lambda: server.get("/", {"Authorization": "Basic YW5uOnBhc3N3b3Jk"}).status
+    assert get() == 500
+    server.wait_for_log_line(f"cannot be read: it is a symbolic link of user id {VICTIM}, which is not followed", "answering 500")
+    os.chown(ours, 0, 0)
+    os.chown(ours / "users", 0, 0, follow_symlinks=False)
+    assert get() == 200
 
 
 def test_a_deploy_of_the_owner_switches_a_share(run, sites):

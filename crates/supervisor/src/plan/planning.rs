@@ -18,6 +18,10 @@ use tokio::sync::oneshot;
 
 /// How long the plans of one change may take.
 const PLANNING_TIMEOUT: Duration = Duration::from_secs(60);
+/// The same for applications without which all others are served: they are tried again.
+const TOLERATED_TIMEOUT: Duration = Duration::from_secs(10);
+/// No test divides that to less: a busy machine needs some time for each plan.
+const LEAST_TOLERATED_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Starts plans.
 #[derive(Debug, Default)]
@@ -43,10 +47,24 @@ pub struct Planning {
     paths: Option<oneshot::Receiver<Result<(), String>>>,
     /// `None` once it is in `planned`.
     sockets: Option<oneshot::Receiver<Result<Vec<SocketAccess>, String>>>,
-    pending: Vec<(String, oneshot::Receiver<Result<Plan, String>>)>,
+    applications: Vec<PlannedApplication>,
     tolerated: BTreeSet<String>,
     planned: Planned,
     until: Instant,
+    /// The same if only applications are missing that are tolerated.
+    tolerated_until: Instant,
+}
+
+#[derive(Debug)]
+struct PlannedApplication {
+    name: String,
+    answer: Answer,
+}
+
+#[derive(Debug)]
+enum Answer {
+    Pending(oneshot::Receiver<Result<Plan, String>>),
+    Known(Result<Plan, String>),
 }
 
 /// The plans of a change.
@@ -74,13 +92,13 @@ impl Planner {
         now: Instant,
     ) -> Planning {
         let PlannedParts { applications, listeners, paths } = parts;
-        let pending = applications.into_iter().map(|(name, application)| {
+        let applications = applications.into_iter().map(|(name, application)| {
             let (planned, defaults) = (name.clone(), defaults.clone());
             let plan_one = move || plan(&planned, &application, &defaults, strictness);
             let result = self.start(&format!("applications/{name}"), "its folders", plan_one);
-            (name, result)
+            PlannedApplication { name, answer: Answer::Pending(result) }
         });
-        let pending = pending.collect();
+        let applications = applications.collect();
         let group = defaults.socket_group();
         let has_names = socket_access::has_names(&listeners);
         let look_up = move || socket_access::of_all(&listeners, group);
@@ -95,10 +113,11 @@ impl Planner {
         Planning {
             paths: Some(paths),
             sockets: Some(sockets),
-            pending,
+            applications,
             tolerated: tolerated.clone(),
             planned: Planned::default(),
             until: now + divided(PLANNING_TIMEOUT),
+            tolerated_until: now + divided(TOLERATED_TIMEOUT).max(LEAST_TOLERATED_TIMEOUT),
         }
     }
 
@@ -145,19 +164,42 @@ impl Planning {
             self.sockets = None;
             self.planned.sockets = access.unwrap_or_else(|_| panicked("listeners"))?;
         }
-        while let Some((name, result)) = self.pending.first_mut() {
-            let result = ready!(Pin::new(result).poll(cx));
-            let result = result.unwrap_or_else(|_| panicked(&format!("applications/{name}")));
-            let name = std::mem::take(name);
-            self.pending.remove(0);
-            self.add(name, result)?;
+        for PlannedApplication { name, answer } in &mut self.applications {
+            if let Answer::Pending(result) = answer
+                && let Poll::Ready(result) = Pin::new(result).poll(cx)
+            {
+                let result = result.unwrap_or_else(|_| panicked(&format!("applications/{name}")));
+                if let Err(reason) = &result
+                    && !self.tolerated.contains(name)
+                {
+                    return Poll::Ready(Err(reason.clone()));
+                }
+                *answer = Answer::Known(result);
+            }
         }
-        Poll::Ready(Ok(std::mem::take(&mut self.planned)))
+        if self.missing().next().is_none() || self.is_over(Instant::now()) {
+            Poll::Ready(self.finish())
+        } else {
+            Poll::Pending
+        }
     }
 
-    /// When it has taken too long.
+    /// The applications whose answers are not known.
+    fn missing(&self) -> impl Iterator<Item = &str> {
+        let applications = self.applications.iter();
+        applications.filter(|planned| matches!(planned.answer, Answer::Pending(_))).map(|planned| &*planned.name)
+    }
+
+    /// When it may have taken too long.
     pub fn deadline(&self) -> Instant {
-        self.until
+        if Instant::now() < self.tolerated_until { self.tolerated_until.min(self.until) } else { self.until }
+    }
+
+    /// Whether it has taken too long.
+    pub fn is_over(&self, now: Instant) -> bool {
+        let is_complete = self.paths.is_none() && self.sockets.is_none();
+        let are_tolerated = || is_complete && self.missing().all(|name| self.tolerated.contains(name));
+        now >= self.until || (now >= self.tolerated_until && are_tolerated())
     }
 
     /// The plans after the deadline.
@@ -179,23 +221,26 @@ impl Planning {
             let late = || Err(format!("listeners: cannot look up the users and groups of sockets within {seconds} s"));
             self.planned.sockets = sockets.try_recv().unwrap_or_else(|_| late())?;
         }
-        for (name, mut result) in std::mem::take(&mut self.pending) {
-            let late = || Err(format!("cannot check its folders within {seconds} s; does a network file system hang?"));
-            let result = result.try_recv().unwrap_or_else(|_| late());
-            self.add(name, result)?;
-        }
-        Ok(std::mem::take(&mut self.planned))
+        self.finish()
     }
 
-    fn add(&mut self, name: String, result: Result<Plan, String>) -> Result<(), String> {
-        match result {
-            Ok(plan) => self.planned.plans.push(plan),
-            Err(reason) if self.tolerated.contains(&name) => {
-                self.planned.failures.insert(name, reason);
+    /// The plans, in the order of the applications. An application without an answer has failed.
+    fn finish(&mut self) -> Result<Planned, String> {
+        let late = || Err("cannot check its folders in time; does a network file system hang?".to_owned());
+        for PlannedApplication { name, answer } in std::mem::take(&mut self.applications) {
+            let result = match answer {
+                Answer::Known(result) => result,
+                Answer::Pending(mut result) => result.try_recv().unwrap_or_else(|_| late()),
+            };
+            match result {
+                Ok(plan) => self.planned.plans.push(plan),
+                Err(reason) if self.tolerated.contains(&name) => {
+                    self.planned.failures.insert(name, reason);
+                }
+                Err(reason) => return Err(reason),
             }
-            Err(reason) => return Err(reason),
         }
-        Ok(())
+        Ok(std::mem::take(&mut self.planned))
     }
 }
 

@@ -234,6 +234,11 @@ mod tests {
     }
 
     impl Deployed {
+        /// Its users can rename only what is their own: a link leads no further.
+        fn set_sticky(&self) {
+            rustix::fs::chmod(self.folder.path(), rustix::fs::Mode::from_raw_mode(0o1755)).unwrap();
+        }
+
         fn new() -> Deployed {
             let folder = tempfile::tempdir().unwrap();
             let deployed = Deployed { folder };
@@ -287,6 +292,7 @@ mod tests {
             return;
         }
         let deployed = Deployed::new();
+        deployed.set_sticky();
         let application = deployed.application(r#""root": "$current/public""#);
         lchown(deployed.at("current"), Some(65534), None).unwrap();
         let found = resolve(&application).unwrap();
@@ -369,6 +375,7 @@ mod tests {
             return;
         }
         let deployed = Deployed::new();
+        deployed.set_sticky();
         symlink("/releases/2", deployed.at("absolute")).unwrap();
         let application = deployed.application(r#""root": "/absolute/public", "isolation": {"rootfs": "$"}"#);
         lchown(deployed.at("absolute"), Some(65534), None).unwrap();

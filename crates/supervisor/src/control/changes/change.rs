@@ -194,7 +194,7 @@ impl Change {
     /// The next step.
     pub fn next_step(&mut self, runtime: &Runtime, now: Instant) -> ChangeStep {
         match &mut self.progress {
-            Progress::Planning(planning) if planning.deadline() <= now => {
+            Progress::Planning(planning) if planning.is_over(now) => {
                 return ChangeStep::Planned(planning.give_up());
             }
             Progress::Planning(_) | Progress::Switching { .. } => return ChangeStep::Wait,

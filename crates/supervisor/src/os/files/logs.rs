@@ -134,7 +134,7 @@ impl AccessLogFile {
 /// # Errors
 /// A sentence.
 pub fn write_errors_to(path: &Path, timeout: Duration) -> Result<(), String> {
-    let redirected = append_soon(path, timeout).and_then(|file| replace_standard_error(file, timeout));
+    let redirected = append_soon(path, timeout).and_then(|file| replace_standard_error(path, file, timeout));
     check_standard_error();
     redirected.map_err(|error| {
         format!("the log {path:?} cannot be opened: {}; choose another with --log", explain(path, &error))
@@ -142,17 +142,17 @@ pub fn write_errors_to(path: &Path, timeout: Duration) -> Result<(), String> {
 }
 
 /// The former file is closed, which may take long. The new one is in its place before that.
-fn replace_standard_error(file: File, timeout: Duration) -> io::Result<()> {
+fn replace_standard_error(path: &Path, file: File, timeout: Duration) -> io::Result<()> {
     if never_waits(rustix::stdio::stderr()) {
         return Ok(rustix::stdio::dup2_stderr(file)?);
     }
-    let _ = within(timeout, || Ok(rustix::stdio::dup2_stderr(file)?));
+    let _ = within(path, timeout, |_| Ok(rustix::stdio::dup2_stderr(file)?));
     Ok(())
 }
 
 fn append_soon(path: &Path, timeout: Duration) -> io::Result<File> {
-    let path = path.to_owned();
-    within(timeout, move || append_to(&path))
+    let owned = path.to_owned();
+    within(path, timeout, move |_| append_to(&owned))
 }
 
 /// Opens a file for appending. It never waits: not for the reader of a named pipe, and not for a modem.

@@ -4,7 +4,7 @@
 //! All users can read the file, so they can lock it, too: by flock(2), and by fcntl(2) for reading. Only a lock for writing, which
 //! needs a descriptor that can write, is another howdah's. A file that others have locked is replaced.
 
-use crate::os::files::hanging::{TIMEOUT, TIMEOUT_AT_START, within_if_it_may_hang};
+use crate::os::files::hanging::{TIMEOUT_AT_START, clean_up, within_if_it_may_hang};
 use crate::os::system_error::error_text;
 use howdah_protocol::trusted_path;
 use nix::fcntl::{FcntlArg, fcntl};
@@ -47,19 +47,16 @@ impl PidFile {
             _ => format!("--pid: {path:?} cannot be written: {}; choose another file", error_text(&error)),
         };
         let owned = path.to_owned();
-        within_if_it_may_hang(TIMEOUT_AT_START, move || write(&owned)).map_err(problem)
+        within_if_it_may_hang(path, TIMEOUT_AT_START, move |_| write(&owned)).map_err(problem)
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
-            let path = std::mem::take(&mut self.path);
             // A file that stays is replaced by the next start.
-            let _ = within_if_it_may_hang(TIMEOUT, move || {
-                remove(&path, file);
-                Ok(())
-            });
+            let path = self.path.clone();
+            clean_up(&self.path, move || remove(&path, file));
         }
     }
 }

@@ -1,8 +1,7 @@
 //! The file of a listener's Unix socket. The path may be in a folder of another user, and in a file system that hangs.
 
 use super::stream_socket::stream_socket;
-use crate::os::files::hanging::{self, TIMEOUT, within_if_it_may_hang};
-use nix::sched::{CloneFlags, unshare};
+use crate::os::files::hanging::{GivenUp, TIMEOUT, clean_up, within_if_it_may_hang};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix};
@@ -11,12 +10,9 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 /// The default mode of a Unix socket: its owner and its group may connect.
 pub(super) const SOCKET_MODE: u32 = 0o660;
-/// Held while the process has another mask of modes.
-static UMASK: Mutex<()> = Mutex::new(());
 
 /// The access to the file of a Unix socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,8 +46,8 @@ impl SocketFile {
     /// # Errors
     /// Of the system, or when the file system does not answer.
     pub(super) fn bind(path: &Path, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
-        let path = path.to_owned();
-        within_if_it_may_hang(TIMEOUT, move || bind(path, mode))
+        let owned = path.to_owned();
+        within_if_it_may_hang(path, TIMEOUT, move |given_up| bind(owned, mode, given_up))
     }
 
     /// Sets owner, group and mode of our own file, and of no other that is there now.
@@ -60,7 +56,7 @@ impl SocketFile {
     /// As above.
     pub(super) fn set_access(&self, access: SocketAccess) -> io::Result<()> {
         let place = self.0.clone();
-        within_if_it_may_hang(TIMEOUT, move || place.set_access(access))
+        within_if_it_may_hang(&self.0.path, TIMEOUT, move |_| place.set_access(access))
     }
 }
 
@@ -68,7 +64,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let place = self.0.clone();
         // The next start removes one that stays.
-        let _ = within_if_it_may_hang(TIMEOUT, move || place.remove());
+        clean_up(&self.0.path, move || drop(place.remove()));
     }
 }
 
@@ -102,27 +98,20 @@ impl Place {
     }
 }
 
-fn bind(path: PathBuf, mode: u32) -> io::Result<(OwnedFd, SocketFile)> {
+fn bind(path: PathBuf, mode: u32, given_up: &GivenUp) -> io::Result<(OwnedFd, SocketFile)> {
     let address = SocketAddrUnix::new(&path)?;
-    remove_stale(&path, &address)?;
+    remove_stale(&path, &address, given_up)?;
     let fd = stream_socket(AddressFamily::UNIX)?;
-    // The mode is not set afterwards: the path may name another file by then.
-    with_umask(!mode & 0o777, || rustix::net::bind(&fd, &address))?;
+    // The kernel gives the file this mode, less the mask of the process, which belongs to other threads, too. Where it does not, the
+    // usual mask keeps others out until the mode is set.
+    let _ = rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode));
+    given_up.check()?;
+    rustix::net::bind(&fd, &address)?;
     let found = own_socket_file(&path)?;
     let place = Place { device_and_inode: (found.dev(), found.ino()), group: found.gid(), path };
-    Ok((fd, SocketFile(place)))
-}
-
-/// Does this with another mask of modes: that of this thread alone if the system allows it (some containers do not), so that a
-/// thread that hangs leaves the others theirs.
-fn with_umask<T>(mask: u32, operation: impl FnOnce() -> T) -> T {
-    let is_alone = std::thread::current().name() == Some(hanging::THREAD) && unshare(CloneFlags::CLONE_FS).is_ok();
-    let exclusive = (!is_alone).then(|| UMASK.lock().unwrap_or_else(PoisonError::into_inner));
-    let usual = rustix::process::umask(Mode::from_raw_mode(mask));
-    let result = operation();
-    rustix::process::umask(usual);
-    drop(exclusive);
-    result
+    let file = SocketFile(place.clone());
+    place.set_access(SocketAccess { mode: Some(mode), ..SocketAccess::default() })?;
+    Ok((fd, file))
 }
 
 /// The metadata of the file of a socket that we have bound just now. A user who may write to the folder may have put
@@ -139,7 +128,7 @@ fn replaced() -> io::Error {
 }
 
 /// Removes the file of a socket that has no listener any more.
-fn remove_stale(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
+fn remove_stale(path: &Path, address: &SocketAddrUnix, given_up: &GivenUp) -> io::Result<()> {
     let Ok(metadata) = path.symlink_metadata() else {
         return Ok(());
     };
@@ -147,7 +136,11 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
     match rustix::net::connect(stream_socket(AddressFamily::UNIX)?, address) {
-        Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
+        Err(Errno::CONNREFUSED) => {
+            // The socket may be that of a later attempt, which does not listen yet.
+            given_up.check()?;
+            std::fs::remove_file(path)
+        }
         _ => Err(Errno::ADDRINUSE.into()),
     }
 }
@@ -155,9 +148,7 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os::files::hanging::within;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::mpsc;
 
     #[test]
     fn a_file_that_is_swapped_in_after_the_bind_keeps_its_owner() {
@@ -188,19 +179,5 @@ mod tests {
         });
         let found = victim.metadata().unwrap();
         assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (0, 0, 0o644));
-    }
-
-    #[test]
-    fn a_thread_that_hangs_leaves_the_others_their_mask() {
-        let folder = tempfile::tempdir().unwrap();
-        if !std::thread::spawn(|| unshare(CloneFlags::CLONE_FS).is_ok()).join().unwrap() {
-            return;
-        }
-        let (release, hang) = mpsc::channel::<()>();
-        within(TIMEOUT, move || with_umask(0o777, || hang.recv()).map_err(io::Error::other)).unwrap_err();
-        let path = folder.path().join("file");
-        std::fs::write(&path, "").unwrap();
-        assert!(path.metadata().unwrap().mode() & 0o600 == 0o600);
-        drop(release);
     }
 }
