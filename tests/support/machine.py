@@ -27,9 +27,14 @@ def needs_mounts() -> None:
 
 
 def free_port() -> int:
-    """A TCP port without a listener, below the range from which the kernel takes ports for clients."""
+    """A TCP port without a listener, below the range from which the kernel takes ports for clients.
+
+    Tests that run beside each other have ports of their own: one may close a listener, and open it again.
+    """
+    side, sides = (os.environ.get(f"PYTEST_XDIST_WORKER{name}", "") for name in ("", "_COUNT"))
+    side, sides = int(side.removeprefix("gw") or 0), int(sides or 1)
     while True:
-        port = random.randrange(10240, 32000)
+        port = random.randrange(10240 + side, 32000, sides)
         with socket.socket() as v4, socket.socket(socket.AF_INET6) as v6:
             try:
                 v4.bind(("0.0.0.0", port))
