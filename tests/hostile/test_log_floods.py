@@ -1,5 +1,6 @@
 """Scripts and clients that try to fill the log."""
 
+import base64
 import contextlib
 import os
 import signal
@@ -69,6 +70,33 @@ def test_the_lines_of_another_application_are_written(folder, run):
             assert connection.request("GET", "/bad.php").status == 200
         assert connection.request("GET", "/other/").status == 200
     server.wait_for_log_line("HTTP does not allow", '"other"')
+
+
+def test_missing_scripts_of_one_site_silence_no_line_about_another(folder, application, run):
+    """Each name has a line once a minute, and 256 names are remembered."""
+    routes = [{"match": {"uri": f"/{name}/*"}, "action": {"pass": f"applications/{name}"}} for name in ("one", "two")]
+    server = run({"applications": {"one": application, "two": application}, "routes": routes})
+    with server.connect() as connection:
+        for number in range(300):
+            assert connection.request("GET", f"/one/{number}.php").status == 404
+    assert server.get("/two/missing.php").status == 404
+    server.wait_for_log_line("/two/missing.php", 'application="two"')
+    wait_for(lambda: any("similar lines" in line for line in lines(server)), "the number of the others")
+
+
+def test_each_client_with_wrong_passwords_is_logged(run):
+    """As fail2ban needs it, also while another one guesses."""
+    basic_auth = {"realm": "x", "users": {"ann": "$apr1$8sFt66rZ$CwW5jnBTcCMb9M9VZMRdm/"}}
+    server = run({"routes": [{"action": {"return": 200, "basic_auth": basic_auth}}]})
+    for client, count in (("127.0.0.2", 40), ("127.0.0.3", 5)):
+        with socket.create_connection(("127.0.0.1", server.port), source_address=(client, 0)) as guesses:
+            for number in range(count):
+                credentials = base64.b64encode(f"ann:{client}{number}".encode()).decode()
+                guesses.sendall(f"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {credentials}\r\n\r\n".encode())
+                assert b" 401 " in guesses.recv(65536)
+    found = lambda client: [line for line in lines(server) if "wrong user or password" in line and line.endswith(f'client="{client}"')]
+    wait_for(lambda: len(found("127.0.0.3")) == 5, "a line for each guess of the second one")
+    assert 20 <= len(found("127.0.0.2")) < 40
 
 
 def test_a_request_cannot_begin_a_line_or_control_a_terminal(server):

@@ -29,10 +29,30 @@ pub fn plain(text: &str) -> String {
     for c in text.chars() {
         match c {
             c if c.is_control() => plain.extend(c.escape_default()),
-            // Marks of the writing direction, line separators, and the byte order mark.
-            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {
-                plain.extend(c.escape_unicode());
-            }
+            c if is_mark(c) => plain.extend(c.escape_unicode()),
+            c => plain.push(c),
+        }
+    }
+    plain
+}
+
+/// Whether this is a mark of the writing direction, a line separator, or the byte order mark: invisible, but no control character.
+pub fn is_mark(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// A text in JSON with escape sequences for control characters and marks, which JSON allows in strings: some readers of lines take
+/// U+0085 and U+2028 for the end of one.
+pub fn plain_json(json: String) -> String {
+    let is_hidden = |c: char| c.is_control() || is_mark(c);
+    if !json.contains(is_hidden) {
+        return json;
+    }
+    let mut plain = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            // All of them are in the basic plane.
+            c if is_hidden(c) => plain.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => plain.push(c),
         }
     }
@@ -65,6 +85,12 @@ pub fn without_fields(message: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_has_no_hidden_characters() {
+        let json = plain_json("{\"a\": \"x\u{85}\u{9b}\u{2028}\u{202e}ü\"}".to_owned());
+        assert_eq!(json, r#"{"a": "x\u0085\u009b\u2028\u202eü"}"#);
+    }
 
     #[test]
     fn control_characters_are_escaped() {

@@ -16,7 +16,7 @@ use crate::diagnostics::destination::application_log;
 use crate::terminal::plain::plain;
 use howdah_router::{current_request_fields, send_log_line};
 use howdah_supervisor::LogFormat;
-use howdah_supervisor::plain_text::{plain_and_short, plain_lines, short, without_fields};
+use howdah_supervisor::plain_text::{plain_and_short, plain_json, plain_lines, short, without_fields};
 use howdah_system_log::SystemLog;
 use howdah_system_log::log::Log;
 use howdah_system_log::record::{Record, Severity};
@@ -101,7 +101,7 @@ where
         if let Some(daemon) = self.daemon_of(event) {
             daemon.push(match self.format {
                 LogFormat::Text => record(*level, text(event, &request, false), Content::of(members())),
-                LogFormat::Json => record(*level, Value::Object(members()).to_string(), Content::of(members())),
+                LogFormat::Json => record(*level, json(members()), Content::of(members())),
             });
             return Ok(());
         }
@@ -115,9 +115,13 @@ where
                 }
                 writeln!(writer, "{}", text(event, &request, has_colours))
             }
-            LogFormat::Json => writeln!(writer, "{}", Value::Object(members())),
+            LogFormat::Json => writeln!(writer, "{}", json(members())),
         }
     }
+}
+
+fn json(members: Map<String, Value>) -> String {
+    plain_json(Value::Object(members).to_string())
 }
 
 /// The fields of the event and of the request as text.

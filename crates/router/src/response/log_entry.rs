@@ -1,13 +1,14 @@
 //! An entry of the access log: the configured format, filled in with a request and its response.
 //!
 //! The entry is made when the head of the response is known, and written when its body has ended. The values that are
-//! known only then (`$body_bytes_sent`, `$request_time`) are left open until then. A client cannot forge a line: quotes
-//! and control characters in values are escaped.
+//! known only then (`$body_bytes_sent`, `$request_time`) are left open until then. A client cannot forge a line: quotes,
+//! control characters and invisible marks in values are escaped.
 
 use crate::report::send_log_line;
 use crate::request::local_time;
 use crate::response::access_log::{AccessLogWriter, LineFields};
 use howdah_config::{AccessLog, LogFormat, RequestView, Template, TemplatePart, TemplateVariable, Variables};
+use howdah_protocol::plain_text::is_mark;
 use howdah_telemetry::logs::{self, LogLine, Severity};
 use howdah_telemetry::messages::KeyValue;
 use http::StatusCode;
@@ -256,6 +257,10 @@ fn escape_text(text: &str, out: &mut String) {
     for c in text.chars() {
         if c == '"' || c == '\\' || c.is_control() {
             let _ = write!(out, "\\x{:02X}", c as u32);
+        } else if is_mark(c) {
+            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                let _ = write!(out, "\\x{byte:02X}");
+            }
         } else {
             out.push(c);
         }
@@ -275,7 +280,7 @@ fn escape_json(text: &str, out: &mut String) {
     for c in text.chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => drop(write!(out, "\\u{:04x}", c as u32)),
+            c if c.is_control() || is_mark(c) => drop(write!(out, "\\u{:04x}", c as u32)),
             c => out.push(c),
         }
     }
@@ -291,7 +296,7 @@ mod tests {
     impl Variables for Hostile {
         fn write(&self, variable: &TemplateVariable, out: &mut String) -> bool {
             match variable {
-                TemplateVariable::Uri => out.push_str("/a\"b\nc\\\u{1}\u{2}"),
+                TemplateVariable::Uri => out.push_str("/a\"b\nc\\\u{1}\u{2}\u{202e}"),
                 TemplateVariable::Status => out.push_str("200"),
                 // Present and empty.
                 TemplateVariable::Method => {}
@@ -309,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_client_cannot_forge_a_line() {
-        assert_eq!(filled_in(r#""$status \"$uri\" $host""#), "200 \"/a\\x22b\\x0Ac\\x5C\\x01\\x02\" -");
+        assert_eq!(filled_in(r#""$status \"$uri\" $host""#), "200 \"/a\\x22b\\x0Ac\\x5C\\x01\\x02\\xE2\\x80\\xAE\" -");
     }
 
     #[test]
@@ -322,8 +327,7 @@ mod tests {
         let line =
             filled_in(r#"{"u\"ri": "<$uri>", "bytes": "$body_bytes_sent", "time": "$request_time", "host": "$host"}"#);
         let line = line.replace(char::from(BODY_BYTES), "5").replace(char::from(REQUEST_TIME), "0.001");
-        let expected =
-            "{\"u\\\"ri\":\"</a\\\"b\\u000ac\\\\\\u0001\\u0002>\",\"bytes\":\"5\",\"time\":\"0.001\",\"host\":\"-\"}";
+        let expected = "{\"u\\\"ri\":\"</a\\\"b\\u000ac\\\\\\u0001\\u0002\\u202e>\",\"bytes\":\"5\",\"time\":\"0.001\",\"host\":\"-\"}";
         assert_eq!(line, expected);
     }
 
