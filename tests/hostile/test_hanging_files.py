@@ -363,3 +363,66 @@ def test_an_application_that_hangs_at_the_start_does_not_delay_the_others(run, a
     assert change.result().status == 200 and change.seconds < 8
     hanging.resume()
     wait_for(lambda: "reason" not in server.api("GET", "/status/applications/slow").json(), "its start")
+
+
+LINKER = """
+import contextlib, os, signal, socket
+
+path, target = os.environ["HOWDAH_SOCKET"], os.environ["TARGET"]
+if os.path.exists(os.environ["LINKS_AT_ITS_START"]):
+    os.symlink(target, path)
+    signal.pause()
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(path)
+listener.listen(50)
+while True:
+    client, _ = listener.accept()
+    # A check of the socket is closed at once.
+    with client, contextlib.suppress(OSError):
+        if b"/swap" in client.recv(1 << 16):
+            os.unlink(path)
+            os.symlink(target, path)
+        client.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\nok")
+"""
+
+
+@pytest.fixture
+def linker(folder, hanging: PausableFileSystem) -> dict:
+    """An HTTP application that puts a link to a file system that hangs in the place of its socket: for a request for `/swap`,
+    or at its start if the file exists that `LINKS_AT_ITS_START` names."""
+    script = folder.write("linker.py", LINKER)
+    environment = {"TARGET": str(hanging.point / "socket"), "LINKS_AT_ITS_START": str(folder.scratch / "links")}
+    return {"type": "http", "command": [PYTHON, str(script)], "environment": environment, "connect_timeout": 1}
+
+
+@pytest.mark.parametrize("options", [{}, {"health_check": {"path": "/", "interval": 0.1, "timeout": 1, "fails": 2}}], ids=str)
+def test_a_link_in_place_of_the_socket_of_an_application_stops_nothing(start, hanging: PausableFileSystem, linker, options):
+    step = {"match": {"uri": ["/linker", "/swap"]}, "action": {"pass": "applications/linker"}}
+    server = start(step, applications={"linker": {**linker, **options}})
+    router = server.router()
+    assert server.get("/linker").text == "ok"
+    hanging.pause()
+    assert server.get("/swap").text == "ok"
+    refused = [Background(server.get, "/linker") for _ in range(4)]
+    assert_others_are_served(server)
+    # With checks, the process is started again, and has a socket.
+    assert {request.result().status for request in refused} <= ({200, 502, 503} if options else {502})
+    assert "it is a symbolic link, not a socket" in server.stderr
+    assert_others_are_served(server)
+    assert server.router() == router
+    if options:
+        wait_for(lambda: server.get("/linker").status == 200, "the next process")
+    server.stop(timeout=8)
+
+
+def test_a_process_that_links_at_its_start_stops_nothing(start, folder, hanging: PausableFileSystem, linker):
+    server = start(applications={"linker": linker})
+    hanging.pause()
+    (folder.scratch / "links").touch()
+    restart = Background(server.api, "POST", "/control/applications/linker/restart")
+    time.sleep(0.5)
+    assert_others_are_served(server)
+    refused = restart.result()
+    assert refused.status == 500 and "it is a symbolic link, not a socket" in refused.text
+    assert_others_are_served(server)
+    server.stop(timeout=8)

@@ -3,14 +3,25 @@
 use crate::backends::connecting::known_addresses::KnownAddresses;
 use crate::net::transport::Transport;
 use howdah_config::Endpoint;
+use howdah_protocol::sockets::application_socket::ApplicationSocket;
 use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
-use tokio::net::{TcpStream, UnixSocket};
+use tokio::net::{TcpStream, UnixSocket, UnixStream};
 use tokio::time::{Instant, sleep, timeout};
+
+/// Which user can decide where the path of a Unix socket leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathOwner {
+    /// The operator, in the configuration. Links are followed.
+    Operator,
+    /// The user of an HTTP application, in a folder that howdah has made for its sockets. No link is followed.
+    Application,
+}
 
 /// A connection that waits for room in the backlog of a Unix socket.
 struct InVain<'p>(&'p [u8]);
@@ -34,7 +45,12 @@ thread_local! {
 ///
 /// # Errors
 /// When no server listens there.
-pub async fn connect(endpoint: &Endpoint, known: &KnownAddresses, deadline: Instant) -> io::Result<Transport> {
+pub async fn connect(
+    endpoint: &Endpoint,
+    owner: PathOwner,
+    known: &KnownAddresses,
+    deadline: Instant,
+) -> io::Result<Transport> {
     match endpoint {
         Endpoint::Tcp(address) => connect_tcp(address).await,
         Endpoint::Name { host, port } => {
@@ -48,8 +64,8 @@ pub async fn connect(endpoint: &Endpoint, known: &KnownAddresses, deadline: Inst
             let resolved = known.of(host, *port).await?;
             if resolved == addresses { result } else { connect_any(&resolved, deadline).await }
         }
-        Endpoint::Unix(path) => connect_unix(path.as_os_str().as_encoded_bytes()).await,
-        Endpoint::Abstract(name) => connect_unix(format!("\0{name}").as_bytes()).await,
+        Endpoint::Unix(path) => connect_unix(path, owner).await,
+        Endpoint::Abstract(name) => connect_unix(Path::new(&format!("\0{name}")), PathOwner::Operator).await,
     }
 }
 
@@ -75,21 +91,34 @@ async fn connect_tcp(address: &SocketAddr) -> io::Result<Transport> {
 }
 
 /// A path that begins with NUL is an abstract name.
-async fn connect_unix(path: &[u8]) -> io::Result<Transport> {
-    use std::os::unix::ffi::OsStrExt;
+async fn connect_unix(path: &Path, owner: PathOwner) -> io::Result<Transport> {
     let mut in_vain = None;
     loop {
-        let socket = UnixSocket::new_stream()?;
-        refuse_descriptors(&socket);
-        match socket.connect(std::ffi::OsStr::from_bytes(path)).await {
+        let connected = match owner {
+            PathOwner::Operator => connect_path(path).await,
+            PathOwner::Application => connect_application(path).await,
+        };
+        match connected {
             Ok(stream) => return Ok(Transport::Unix(stream)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let path = path.as_os_str().as_encoded_bytes();
                 in_vain.get_or_insert_with(|| InVain::begin(path));
                 sleep(BACKLOG_PAUSE.max(BACKLOG_INTERVAL * InVain::count(path))).await;
             }
             Err(error) => return Err(error),
         }
     }
+}
+
+async fn connect_application(path: &Path) -> io::Result<UnixStream> {
+    let socket = ApplicationSocket::open(path)?;
+    connect_path(&socket.path()).await
+}
+
+async fn connect_path(path: &Path) -> io::Result<UnixStream> {
+    let socket = UnixSocket::new_stream()?;
+    refuse_descriptors(&socket);
+    socket.connect(path).await
 }
 
 // === impl InVain ===

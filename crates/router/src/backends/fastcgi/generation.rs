@@ -5,7 +5,7 @@
 //! meanwhile, or go to the other addresses.
 
 use crate::backends::admission::{Admission, Admitted, Arrival, Line, Waiting, WaitingRequest};
-use crate::backends::connecting::{self, KnownAddresses};
+use crate::backends::connecting::{self, KnownAddresses, PathOwner};
 use crate::backends::fastcgi::connection::Connection;
 use crate::backends::fastcgi::places::{Place, Places};
 use crate::product;
@@ -302,7 +302,7 @@ async fn open(place: &Place) -> Result<Connection, String> {
 async fn open_endpoint(endpoint: &Endpoint) -> Result<Option<Connection>, String> {
     let known = KNOWN.with_borrow_mut(|known| Rc::clone(known.entry(endpoint.clone()).or_default()));
     let deadline = Instant::now() + CONNECT_TIMEOUT;
-    let connect = connecting::connect(endpoint, &known, deadline);
+    let connect = connecting::connect(endpoint, PathOwner::Operator, &known, deadline);
     let late = || format!("no connection within {} s", CONNECT_TIMEOUT.as_secs());
     let connected = match endpoint {
         Endpoint::Unix(_) | Endpoint::Abstract(_) => connect.await,

@@ -11,6 +11,7 @@ use rustix::fs::{
     AtFlags, CWD, Dir, FlockOperation, Gid, Mode, OFlags, Uid, fchmod, fchown, flock, fstat, openat, unlinkat,
 };
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -73,6 +74,11 @@ impl LockedFolder {
         // After the change of the owner, which clears the set-group-ID bit.
         fchmod(&self.descriptor, Mode::from_raw_mode(mode))?;
         Ok(())
+    }
+
+    /// Removes an entry. No path is looked up: the user who owns the folder may have mounted a file system over it.
+    pub fn remove_entry(&self, name: &OsStr) {
+        let _ = unlinkat(&self.descriptor, name, AtFlags::empty());
     }
 }
 

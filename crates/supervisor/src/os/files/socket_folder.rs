@@ -5,12 +5,13 @@
 
 use crate::os::files::locked_folder::{self, LockedFolder};
 use crate::os::system_error::error_text;
+use howdah_protocol::sockets::application_socket::ApplicationSocket;
 use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, chmodat, fstat};
+use rustix::fs::{Mode, chmod};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, lchown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -92,6 +93,13 @@ impl SocketFolder {
         locked_folder::remove_abandoned(&parent());
     }
 
+    /// Removes a socket, or the file in its place.
+    pub fn remove(&self, socket: &Path) {
+        if let Some(name) = socket.file_name() {
+            self.folder.remove_entry(name);
+        }
+    }
+
     fn give_to(&self, ids: Option<(u32, u32)>, router_group: Option<u32>) -> io::Result<()> {
         let Some((user, group)) = ids else { return Ok(()) };
         self.folder.give_to(user, router_group.unwrap_or(group), 0o710)
@@ -109,15 +117,10 @@ impl SocketFolder {
         if !self.is_given {
             return;
         }
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(file) = rustix::fs::openat(CWD, socket, flags, Mode::empty()) else { return };
-        let is_own = fstat(&file).is_ok_and(|stat| {
-            FileType::from_raw_mode(stat.st_mode) == FileType::Socket && stat.st_uid == user && stat.st_nlink == 1
-        });
-        if is_own {
+        let Ok(socket) = ApplicationSocket::open(socket) else { return };
+        if socket.user == user && socket.is_only_name {
             // A failure shows when the router connects.
-            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-            let _ = chmodat(CWD, path, Mode::from_raw_mode(0o666), AtFlags::empty());
+            let _ = chmod(socket.path(), Mode::from_raw_mode(0o666));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Connects to an upstream, with a timeout.
 
-use crate::backends::connecting::{self, KnownAddresses};
+use crate::backends::connecting::{self, KnownAddresses, PathOwner};
 use crate::backends::proxy::connection::socket::{UpstreamSocket, UpstreamTransport};
 use crate::backends::proxy::tls::handshake::ServerTls;
 use howdah_config::Endpoint;
@@ -28,12 +28,13 @@ pub enum ConnectError {
 /// When no server listens there, or none answers in time.
 pub async fn connect(
     endpoint: &Endpoint,
+    owner: PathOwner,
     tls: Option<&ServerTls>,
     known: &KnownAddresses,
     limit: Duration,
 ) -> Result<UpstreamSocket, ConnectError> {
     let deadline = Instant::now() + limit;
-    let transport = match timeout_at(deadline, connecting::connect(endpoint, known, deadline)).await {
+    let transport = match timeout_at(deadline, connecting::connect(endpoint, owner, known, deadline)).await {
         Err(_) => return Err(ConnectError::Timeout(limit)),
         Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => return Err(ConnectError::Timeout(limit)),
         Ok(result) => result.map_err(ConnectError::Refused)?,

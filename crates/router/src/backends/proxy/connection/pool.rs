@@ -4,7 +4,7 @@
 //! an idle connection: if the upstream closes it, or sends bytes without a request, it is known as closed before its next
 //! use. `retry` handles a connection that is closed at the moment of its use.
 
-use crate::backends::connecting::KnownAddresses;
+use crate::backends::connecting::{KnownAddresses, PathOwner};
 use crate::backends::proxy::connection::connect::{ConnectError, connect};
 use crate::backends::proxy::connection::socket::SocketProgress;
 use crate::backends::proxy::request_body::RequestBody;
@@ -94,7 +94,9 @@ impl ConnectionPool {
     /// # Errors
     /// When no server listens there, or none answers in time.
     pub async fn connect(&self, limit: Duration) -> Result<UpstreamConnection, ConnectError> {
-        let stream = connect(&self.endpoint, self.tls.as_ref(), &self.addresses, limit).await?;
+        // Only the processes of an application must have a certain user.
+        let owner = if self.listening_user.is_some() { PathOwner::Application } else { PathOwner::Operator };
+        let stream = connect(&self.endpoint, owner, self.tls.as_ref(), &self.addresses, limit).await?;
         if let Some(user) = self.listening_user {
             stream.check_listening_user(user).map_err(ConnectError::Refused)?;
         }

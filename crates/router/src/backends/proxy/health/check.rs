@@ -2,7 +2,7 @@
 //!
 //! A check fails if there is no response in time, or one with another status. The failure is a phrase for the log.
 
-use crate::backends::connecting::KnownAddresses;
+use crate::backends::connecting::{KnownAddresses, PathOwner};
 use crate::backends::proxy::connection::connect::connect;
 use crate::backends::proxy::exchange::describe;
 use crate::backends::proxy::health::server_health::ServerHealth;
@@ -59,7 +59,8 @@ impl CheckedServer {
 
     async fn check_once(&self, addresses: &KnownAddresses) -> Result<(), String> {
         inject("check", &self.check.path);
-        let socket = connect(&self.endpoint, self.tls.as_ref(), addresses, self.check.timeout).await;
+        let (owner, limit) = (PathOwner::Operator, self.check.timeout);
+        let socket = connect(&self.endpoint, owner, self.tls.as_ref(), addresses, limit).await;
         let socket = socket.map_err(|error| error.to_string())?;
         let invalid = |error: hyper::Error| format!("no valid response: {}", describe(&error));
         let (mut sender, connection) = http1::Builder::new()

@@ -94,8 +94,8 @@ impl ProcessAddress {
 
     /// Removes the socket that a dead process left, which would prevent another one from listening.
     pub fn clear(&self) {
-        if let (Endpoint::Unix(path), None) = (&self.endpoint, &self.socket) {
-            let _ = std::fs::remove_file(path);
+        if let (Endpoint::Unix(path), None, Some(folder)) = (&self.endpoint, &self.socket, &self.folder) {
+            folder.remove(path);
         }
     }
 

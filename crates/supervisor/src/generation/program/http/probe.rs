@@ -3,6 +3,7 @@
 //! Of the answer, the supervisor reads the status, and throws the rest away. A failure is a phrase for the log.
 
 use howdah_config::{Endpoint, HealthCheck};
+use howdah_protocol::sockets::application_socket::ApplicationSocket;
 use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
 use howdah_protocol::sockets::tcp_peer::check_listening_user;
 use std::future::Future;
@@ -61,9 +62,10 @@ async fn probe(endpoint: &Endpoint, listening_user: Option<u32>, check: Option<&
     };
     match endpoint {
         Endpoint::Unix(path) => {
+            let file = ApplicationSocket::open(path).map_err(refused)?;
             let socket = UnixSocket::new_stream().map_err(refused)?;
             refuse_descriptors(&socket);
-            let socket = socket.connect(path).await.map_err(refused)?;
+            let socket = socket.connect(file.path()).await.map_err(refused)?;
             // The router requires the same.
             let user = socket.peer_cred().map_err(refused)?.uid();
             match listening_user.filter(|expected| *expected != user) {
