@@ -11,9 +11,11 @@ from urllib.parse import quote
 import pytest
 
 from support.background import Background
+from support.fastcgi import FakeServer, answer, fastcgi_application
 from support.faults.file_systems import PausableFileSystem, dead_file_system, pausable_file_system, silent_file_system
 from support.folders import readable
 from support.http.client import Connection, ProtocolError
+from support.http.upstream import Upstream, answers, ok
 from support.processes import thread_states
 from support.roadrunner_applications import PYTHON
 from support.server import Howdah
@@ -395,7 +397,7 @@ def linker(folder, hanging: PausableFileSystem) -> dict:
     return {"type": "http", "command": [PYTHON, str(script)], "environment": environment, "connect_timeout": 1}
 
 
-@pytest.mark.parametrize("options", [{}, {"health_check": {"path": "/", "interval": 0.1, "timeout": 1, "fails": 2}}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"health_check": {"path": "/", "interval": 0.1, "timeout": 1, "fails": 2}}], ids=["unchecked", "checked"])
 def test_a_link_in_place_of_the_socket_of_an_application_stops_nothing(start, hanging: PausableFileSystem, linker, options):
     step = {"match": {"uri": ["/linker", "/swap"]}, "action": {"pass": "applications/linker"}}
     server = start(step, applications={"linker": {**linker, **options}})
@@ -426,3 +428,89 @@ def test_a_process_that_links_at_its_start_stops_nothing(start, folder, hanging:
     assert refused.status == 500 and "it is a symbolic link, not a socket" in refused.text
     assert_others_are_served(server)
     server.stop(timeout=8)
+
+
+NO_ANSWER = "no answer from the file system of its socket"
+
+
+def upstream(uri: str, name: str) -> dict:
+    return {"match": {"uri": uri}, "action": {"pass": f"upstreams/{name}"}}
+
+
+def test_a_unix_upstream_that_hangs_stops_no_other_requests(start, place_of_sockets: PausableFileSystem):
+    hanging = place_of_sockets
+    local, link = hanging.point.parent / "local", hanging.point.parent / "link"
+    link.symlink_to(local)
+    answer = answers(ok(b"up", b"Connection: close"))
+    with Upstream(answer, f"unix:{hanging.point}/s"), Upstream(answer, f"unix:{local}"):
+        upstreams = {
+            "hanging": {"servers": {f"unix:{hanging.point}/s": {}}},
+            "missing": {"servers": {f"unix:{hanging.point}/missing": {}}},
+            "local": {"servers": {f"unix:{link}": {}}},
+        }
+        server = start(*(upstream(f"/{name}", name) for name in upstreams), upstreams=upstreams)
+        router = server.router()
+        assert server.get("/hanging").text == "up" and server.get("/missing").status == 502
+        hanging.pause()
+        requests = [Background(server.get, "/hanging") for _ in range(40)]
+        assert_others_are_served(server)
+        assert server.get("/local").text == "up"
+        # Each thread of the path waits for one; the others get no thread.
+        assert sorted(request.result().status for request in requests) == [503] * 24 + [504] * 16
+        assert NO_ANSWER in server.stderr
+        busy = Background(server.get, "/hanging")
+        assert busy.result().status == 503 and busy.seconds < 1, "it fails at once"
+        assert_others_are_served(server)
+        hanging.resume()
+        wait_for(lambda: server.get("/hanging").status == 200, "the server, once the file system answers")
+        assert server.router() == router
+
+
+def test_a_short_connect_timeout_limits_the_wait_for_the_file_system(start, place_of_sockets: PausableFileSystem):
+    hanging = place_of_sockets
+    upstreams = {"u": {"servers": {f"unix:{hanging.point}/s": {}}, "connect_timeout": 0.5}}
+    server = start(upstream("/u", "u"), upstreams=upstreams)
+    hanging.pause()
+    request = Background(server.get, "/u")
+    assert request.result().status == 504 and request.seconds < 1.5
+    server.wait_for_log_line("cannot forward a request", NO_ANSWER, "status=504")
+
+
+def test_a_health_check_that_hangs_stops_no_requests(start, place_of_sockets: PausableFileSystem):
+    hanging = place_of_sockets
+    check = {"path": "/", "interval": 0.1, "timeout": 0.5, "fails": 2, "passes": 1}
+    with Upstream(answers(ok(b"up", b"Connection: close")), f"unix:{hanging.point}/s"):
+        upstreams = {"u": {"servers": {f"unix:{hanging.point}/s": {}}, "health_check": check}}
+        server = start(upstream("/u", "u"), upstreams=upstreams)
+        wait_for(lambda: server.get("/u").status == 200, "the server")
+        hanging.pause()
+        for _ in range(5):
+            assert_others_are_served(server)
+            time.sleep(0.3)
+        assert NO_ANSWER in server.stderr or "no response within 0.5 s" in server.stderr
+        hanging.resume()
+        wait_for(lambda: server.get("/u").status == 200, "the server, once the file system answers")
+
+
+def test_a_unix_fastcgi_server_that_hangs_stops_no_other_requests(start, folder, place_of_sockets: PausableFileSystem):
+    hanging = place_of_sockets
+    fake = FakeServer(hanging.point / "s", lambda _: answer())
+    folder.php("fastcgi.php", "")
+    application = fastcgi_application(folder, fake.address, limits={"queue_timeout": 4}, keep_alive=0)
+    step = {"match": {"uri": "/fastcgi.php"}, "action": {"pass": "applications/fastcgi"}}
+    server = start(step, applications={"fastcgi": application})
+    router = server.router()
+    assert server.get("/fastcgi.php").text == "hello"
+    hanging.pause()
+    requests = [Background(server.get, "/fastcgi.php") for _ in range(4)]
+    assert_others_are_served(server)
+    assert {request.result().status for request in requests} == {503}
+    server.wait_for_log_line("cannot connect to a FastCGI server", NO_ANSWER)
+    # A file system that does not answer is no full backlog.
+    time.sleep(5)
+    assert "can be reached again" not in server.stderr
+    assert_others_are_served(server)
+    hanging.resume()
+    assert server.get("/fastcgi.php").text == "hello"
+    assert server.router() == router
+    fake.close()

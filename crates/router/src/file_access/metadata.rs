@@ -58,6 +58,14 @@ pub fn metadata_below(rootfs: &Path, path: impl Arg, waiting: Waiting) -> Result
     local_metadata(open_cached(std::os::fd::AsFd::as_fd(&root), path, OFlags::empty(), ResolveFlags::IN_ROOT)?)
 }
 
+/// Opens the place of a file, for a system call that takes its path, only if no operation on the file waits.
+///
+/// # Errors
+/// [`MetadataError::WouldWait`] where another thread must do it.
+pub fn open_place(path: impl Arg) -> Result<OwnedFd, MetadataError> {
+    local(open_cached(CWD, path, OFlags::empty(), ResolveFlags::empty())?)
+}
+
 /// Opens a path that the kernel has in its cache.
 fn open_cached(
     folder: BorrowedFd<'_>,
@@ -74,7 +82,11 @@ fn open_cached(
 }
 
 fn local_metadata(file: OwnedFd) -> Result<Stat, MetadataError> {
-    if mounts::never_waits(&file) { Ok(fstat(&file)?) } else { Err(MetadataError::WouldWait) }
+    Ok(fstat(local(file)?)?)
+}
+
+fn local(file: OwnedFd) -> Result<OwnedFd, MetadataError> {
+    if mounts::never_waits(&file) { Ok(file) } else { Err(MetadataError::WouldWait) }
 }
 
 // === impl MetadataError ===

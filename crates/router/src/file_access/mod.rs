@@ -6,9 +6,9 @@
 //! - [`metadata`] on an event loop answers only if it certainly does not wait: all mounts of the machine are local, or
 //!   the kernel has the whole path in its cache, and it leads to a local mount ([`howdah_blocking_work::mounts`]). Otherwise the caller
 //!   repeats its work with [`Waiting::Allowed`] on another thread.
-//! - [`on_file_thread`] runs such work: a few threads for each place (a share, an application's root, a device), so
-//!   that
-//!   one that hangs cannot take all of them, and with a timeout.
+//! - [`on_file_thread`] runs such work: a few threads for each place (a share, an application's root, a device, a
+//!   socket), so that one that hangs cannot take all of them, and with a timeout.
+//! - [`open_place`] is the same for a socket: an event loop connects only to one that it finds without waiting.
 //!
 //! The control thread of the router reads files of a configuration with a deadline ([`within_deadline`]), and logs in
 //! such a file system are written by threads of their own.
@@ -22,5 +22,7 @@ mod metadata;
 mod threads;
 
 pub use deadline::within_deadline;
-pub use metadata::{MetadataError, Waiting, WouldWait, metadata, metadata_below};
-pub use threads::{FILE_THREADS, FilesUnavailable, Place, close_on_file_thread, on_file_thread};
+pub use metadata::{MetadataError, Waiting, WouldWait, metadata, metadata_below, open_place};
+pub use threads::{
+    FILE_THREADS, FilesUnavailable, Place, close_on_file_thread, on_file_thread, on_file_thread_unlogged,
+};

@@ -4,7 +4,7 @@
 //! threads for the others. An operation has a timeout. Its thread is released only when the kernel lets it go: if all
 //! threads of a place wait for longer than the timeout, further operations there fail at once.
 //!
-//! Fails with [`FilesUnavailable`], and logs the place once a minute.
+//! Fails with [`FilesUnavailable`]; [`on_file_thread`] logs the place once a minute.
 
 use crate::file_access::metadata::WouldWait;
 use crate::report::OncePerMinute;
@@ -79,18 +79,28 @@ pub async fn on_file_thread<T: Send + 'static>(
     place: Place,
     operation: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, FilesUnavailable> {
-    let timeout = divided(TIMEOUT);
-    let result = run(PlaceThreads::of(&place), timeout, operation).await;
+    let result = on_file_thread_unlogged(&place, operation).await;
     if let Err(error @ (FilesUnavailable::Hanging | FilesUnavailable::Busy)) = result
         && PROBLEMS.is_due(place.clone())
     {
         tracing::error!(
             "{error} {place} in {} s; does its file system hang? Answering {}",
-            timeout.as_secs_f32(),
+            divided(TIMEOUT).as_secs_f32(),
             error.status()
         );
     }
     result
+}
+
+/// The same for a caller that logs a failure itself.
+///
+/// # Errors
+/// When there is no result within the timeout.
+pub async fn on_file_thread_unlogged<T: Send + 'static>(
+    place: &Place,
+    operation: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, FilesUnavailable> {
+    run(PlaceThreads::of(place), divided(TIMEOUT), operation).await
 }
 
 /// Closes a file, which may wait, too: FUSE asks the file system first. Nothing waits for the close.

@@ -1,14 +1,21 @@
 //! Connects a socket to an endpoint.
+//!
+//! The path of a Unix socket may be in a file system that hangs. An event loop connects only if it certainly does not wait
+//! ([`open_place`]). Otherwise a thread connects, with a timeout.
 
 use crate::backends::connecting::known_addresses::KnownAddresses;
+use crate::file_access::{FilesUnavailable, MetadataError, Place, on_file_thread_unlogged, open_place};
 use crate::net::transport::Transport;
+use howdah_blocking_work::mounts;
 use howdah_config::Endpoint;
 use howdah_protocol::sockets::application_socket::ApplicationSocket;
-use howdah_protocol::sockets::refused_descriptors::refuse_descriptors;
+use howdah_protocol::sockets::refused_descriptors::{self, refuse_descriptors};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixSocket, UnixStream};
@@ -21,6 +28,15 @@ pub enum PathOwner {
     Operator,
     /// The user of an HTTP application, in a folder that howdah has made for its sockets. No link is followed.
     Application,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum NotConnected {
+    /// An error of the system. `TimedOut`: within the time.
+    System(io::Error),
+    /// The file system of a Unix socket does not answer.
+    File(FilesUnavailable),
 }
 
 /// A connection that waits for room in the backlog of a Unix socket.
@@ -41,7 +57,7 @@ thread_local! {
 }
 
 /// Connects a socket. Each address of a name has a part of the time until the deadline. While the backlog of a Unix socket
-/// is full, this waits, also after the deadline.
+/// is full, this waits, also after the deadline. Its file system has the time until the deadline.
 ///
 /// # Errors
 /// When no server listens there.
@@ -50,22 +66,22 @@ pub async fn connect(
     owner: PathOwner,
     known: &KnownAddresses,
     deadline: Instant,
-) -> io::Result<Transport> {
+) -> Result<Transport, NotConnected> {
     match endpoint {
-        Endpoint::Tcp(address) => connect_tcp(address).await,
+        Endpoint::Tcp(address) => Ok(connect_tcp(address).await?),
         Endpoint::Name { host, port } => {
             let addresses = known.of(host, *port).await?;
             let result = connect_any(&addresses, deadline).await;
             if result.is_ok() {
-                return result;
+                return Ok(result?);
             }
             known.expire();
             // The server may have moved since its name was resolved.
             let resolved = known.of(host, *port).await?;
-            if resolved == addresses { result } else { connect_any(&resolved, deadline).await }
+            Ok(if resolved == addresses { result } else { connect_any(&resolved, deadline).await }?)
         }
-        Endpoint::Unix(path) => connect_unix(path, owner).await,
-        Endpoint::Abstract(name) => connect_unix(Path::new(&format!("\0{name}")), PathOwner::Operator).await,
+        Endpoint::Unix(path) => connect_unix(path, owner, deadline).await,
+        Endpoint::Abstract(name) => connect_unix(Path::new(&format!("\0{name}")), PathOwner::Operator, deadline).await,
     }
 }
 
@@ -91,16 +107,17 @@ async fn connect_tcp(address: &SocketAddr) -> io::Result<Transport> {
 }
 
 /// A path that begins with NUL is an abstract name.
-async fn connect_unix(path: &Path, owner: PathOwner) -> io::Result<Transport> {
+async fn connect_unix(path: &Path, owner: PathOwner, deadline: Instant) -> Result<Transport, NotConnected> {
     let mut in_vain = None;
+    let limit = deadline.saturating_duration_since(Instant::now());
     loop {
         let connected = match owner {
-            PathOwner::Operator => connect_path(path).await,
-            PathOwner::Application => connect_application(path).await,
+            PathOwner::Operator => connect_operator(path, limit).await,
+            PathOwner::Application => Ok(connect_application(path).await?),
         };
         match connected {
             Ok(stream) => return Ok(Transport::Unix(stream)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(NotConnected::System(error)) if error.kind() == io::ErrorKind::WouldBlock => {
                 let path = path.as_os_str().as_encoded_bytes();
                 in_vain.get_or_insert_with(|| InVain::begin(path));
                 sleep(BACKLOG_PAUSE.max(BACKLOG_INTERVAL * InVain::count(path))).await;
@@ -108,6 +125,27 @@ async fn connect_unix(path: &Path, owner: PathOwner) -> io::Result<Transport> {
             Err(error) => return Err(error),
         }
     }
+}
+
+async fn connect_operator(path: &Path, limit: Duration) -> Result<UnixStream, NotConnected> {
+    let is_abstract = || path.as_os_str().as_encoded_bytes().starts_with(b"\0");
+    if mounts::are_all_local() || is_abstract() {
+        return Ok(connect_path(path).await?);
+    }
+    match open_place(path) {
+        Ok(file) => Ok(connect_path(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd()))).await?),
+        Err(MetadataError::Failed(error)) => Err(NotConnected::System(error.into())),
+        Err(MetadataError::WouldWait) => connect_elsewhere(path, limit).await,
+    }
+}
+
+/// On a thread: a connection to a socket, too, may ask the file system.
+async fn connect_elsewhere(path: &Path, limit: Duration) -> Result<UnixStream, NotConnected> {
+    let (place, path) = (Place::of(path), path.to_owned());
+    let connect = on_file_thread_unlogged(&place, move || refused_descriptors::connect(&path));
+    let connected =
+        timeout(limit, connect).await.unwrap_or(Err(FilesUnavailable::Hanging)).map_err(NotConnected::File)?;
+    Ok(UnixStream::from_std(connected?)?)
 }
 
 async fn connect_application(path: &Path) -> io::Result<UnixStream> {
@@ -119,6 +157,23 @@ async fn connect_path(path: &Path) -> io::Result<UnixStream> {
     let socket = UnixSocket::new_stream()?;
     refuse_descriptors(&socket);
     socket.connect(path).await
+}
+
+// === impl NotConnected ===
+
+impl From<io::Error> for NotConnected {
+    fn from(error: io::Error) -> NotConnected {
+        NotConnected::System(error)
+    }
+}
+
+impl fmt::Display for NotConnected {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotConnected::System(error) => write!(formatter, "{error}"),
+            NotConnected::File(reason) => write!(formatter, "{reason} the file system of its socket"),
+        }
+    }
 }
 
 // === impl InVain ===

@@ -5,5 +5,5 @@
 mod connect;
 mod known_addresses;
 
-pub use connect::{PathOwner, connect};
+pub use connect::{NotConnected, PathOwner, connect};
 pub use known_addresses::KnownAddresses;

@@ -5,7 +5,7 @@
 //! meanwhile, or go to the other addresses.
 
 use crate::backends::admission::{Admission, Admitted, Arrival, Line, Waiting, WaitingRequest};
-use crate::backends::connecting::{self, KnownAddresses, PathOwner};
+use crate::backends::connecting::{self, KnownAddresses, NotConnected, PathOwner};
 use crate::backends::fastcgi::connection::Connection;
 use crate::backends::fastcgi::places::{Place, Places};
 use crate::product;
@@ -59,8 +59,11 @@ thread_local! {
     static KNOWN: std::cell::RefCell<BTreeMap<Endpoint, Rc<KnownAddresses>>> = const { std::cell::RefCell::new(BTreeMap::new()) };
 }
 
-/// How long a TCP connection may take. While the backlog of a Unix socket is full, requests wait as long as they may.
+/// How long a TCP connection, or the file system of a Unix socket, may take. While the backlog of a Unix socket is full,
+/// requests wait as long as they may.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// A Unix socket that connects nothing for longer than its file system may take has a full backlog.
+const BACKLOG_TIMEOUT: Duration = Duration::from_secs(4);
 /// The pause before an address is tried again. Each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -195,7 +198,7 @@ impl FastCgiGeneration {
                 let connected = match endpoint {
                     // A full backlog is one of a server that runs.
                     Endpoint::Unix(_) | Endpoint::Abstract(_) => {
-                        timeout(CONNECT_TIMEOUT, open_endpoint(&endpoint)).await.unwrap_or(Ok(None))
+                        timeout(BACKLOG_TIMEOUT, open_endpoint(&endpoint)).await.unwrap_or(Ok(None))
                     }
                     _ => open_endpoint(&endpoint).await,
                 };
@@ -308,6 +311,10 @@ async fn open_endpoint(endpoint: &Endpoint) -> Result<Option<Connection>, String
         Endpoint::Unix(_) | Endpoint::Abstract(_) => connect.await,
         _ => timeout(CONNECT_TIMEOUT, connect).await.map_err(|_| late())?,
     };
+    let connected = connected.map_err(|error| match error {
+        NotConnected::System(error) => error,
+        NotConnected::File(_) => io::Error::other(error.to_string()),
+    });
     match connected {
         Ok(transport) => Ok(Some(Connection::new(transport))),
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(late()),

@@ -108,6 +108,7 @@ impl ExchangeError {
             | ExchangeError::Unconnected(ConnectError::Timeout(_) | ConnectError::TlsTimeout(_)) => {
                 Failure::GatewayTimeout
             }
+            ExchangeError::Unconnected(ConnectError::File(reason)) => (*reason).into(),
             ExchangeError::Unconnected(_)
             | ExchangeError::Unsent
             | ExchangeError::Unanswered(_)

@@ -1,8 +1,9 @@
 //! Connects to an upstream, with a timeout.
 
-use crate::backends::connecting::{self, KnownAddresses, PathOwner};
+use crate::backends::connecting::{self, KnownAddresses, NotConnected, PathOwner};
 use crate::backends::proxy::connection::socket::{UpstreamSocket, UpstreamTransport};
 use crate::backends::proxy::tls::handshake::ServerTls;
+use crate::file_access::FilesUnavailable;
 use howdah_config::Endpoint;
 use std::fmt;
 use std::io;
@@ -16,6 +17,8 @@ pub enum ConnectError {
     Timeout(Duration),
     /// The server or the kernel refused the connection.
     Refused(io::Error),
+    /// The file system of its Unix socket does not answer.
+    File(FilesUnavailable),
     /// There is no TLS on it, for this reason.
     Tls(String),
     /// The handshake of TLS took longer than this time.
@@ -36,8 +39,12 @@ pub async fn connect(
     let deadline = Instant::now() + limit;
     let transport = match timeout_at(deadline, connecting::connect(endpoint, owner, known, deadline)).await {
         Err(_) => return Err(ConnectError::Timeout(limit)),
-        Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => return Err(ConnectError::Timeout(limit)),
-        Ok(result) => result.map_err(ConnectError::Refused)?,
+        Ok(Err(NotConnected::File(reason))) => return Err(ConnectError::File(reason)),
+        Ok(Err(NotConnected::System(error))) if error.kind() == io::ErrorKind::TimedOut => {
+            return Err(ConnectError::Timeout(limit));
+        }
+        Ok(Err(NotConnected::System(error))) => return Err(ConnectError::Refused(error)),
+        Ok(Ok(transport)) => transport,
     };
     let Some(tls) = tls else { return Ok(UpstreamSocket::new(UpstreamTransport::Plain(transport))) };
     match timeout_at(deadline, tls.handshake(transport)).await {
@@ -52,6 +59,7 @@ impl fmt::Display for ConnectError {
         match self {
             Self::Timeout(limit) => write!(f, "no connection within {} s", limit.as_secs_f64()),
             Self::Refused(error) => write!(f, "no connection: {error}"),
+            Self::File(reason) => write!(f, "no connection: {}", NotConnected::File(*reason)),
             Self::Tls(reason) => write!(f, "no TLS connection: {reason}"),
             Self::TlsTimeout(limit) => {
                 write!(f, "no TLS connection within {} s; is its port for HTTPS?", limit.as_secs_f64())
