@@ -4,8 +4,11 @@ Each server has one event loop: a request of another application would wait for 
 """
 
 import base64
+import contextlib
+import os
 import signal
 import time
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -381,10 +384,12 @@ while True:
     client, _ = listener.accept()
     # A check of the socket is closed at once.
     with client, contextlib.suppress(OSError):
-        if b"/swap" in client.recv(1 << 16):
+        request = client.recv(1 << 16)
+        if b"/swap" in request:
             os.unlink(path)
             os.symlink(target, path)
-        client.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\nok")
+        body = os.path.dirname(path).encode() if b"/folder" in request else b"ok"
+        client.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\nConnection: close\\r\\n\\r\\n%s" % (len(body), body))
 """
 
 
@@ -428,6 +433,36 @@ def test_a_process_that_links_at_its_start_stops_nothing(start, folder, hanging:
     assert refused.status == 500 and "it is a symbolic link, not a socket" in refused.text
     assert_others_are_served(server)
     server.stop(timeout=8)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts below /run")
+def test_a_file_system_over_the_sockets_of_an_application_stops_nothing(start, linker):
+    """The user of the application owns the folder, and may mount one there with fusermount3."""
+    step = {"match": {"uri": ["/linker", "/folder"]}, "action": {"pass": "applications/linker"}}
+    server = start(step, applications={"linker": linker})
+    sockets = Path(server.get("/folder").text)
+    with pausable_file_system(sockets.parent, sockets.name, "allow_other,nonempty,attr_timeout=0,entry_timeout=0") as over:
+        over.pause()
+        try:
+            refused = Background(server.get, "/linker")
+            assert_others_are_served(server)
+            assert refused.result().status == 502
+            server.wait_for_log_line("cannot forward a request", "a file system is mounted in its place")
+            process, = [each for each in server.processes() if "linker.py" in Path(f"/proc/{each.pid}/cmdline").read_text()]
+            process.kill(signal.SIGKILL)
+            wait_for(lambda: not process.alive(), "its end")
+            assert_others_are_served(server)
+            server.stop(timeout=8)
+            # The folder is left. The next howdah would remove it.
+            next_one = start(step, applications={"linker": linker})
+            assert_others_are_served(next_one)
+            assert next_one.get("/linker").text == "ok"
+        finally:
+            over.resume()
+            over.source.rmdir()
+    # The howdah of another test may have removed it.
+    with contextlib.suppress(FileNotFoundError):
+        sockets.rmdir()
 
 
 NO_ANSWER = "no answer from the file system of its socket"

@@ -10,6 +10,7 @@
 //! - [`plain_text`]: text of strangers in log lines and on terminals
 //! - [`canonical`]: a path without links
 //! - [`trusted_path`]: opens files where another user may have put a link
+//! - [`own_mount`]: opens files where another user may have mounted a file system
 //! - [`test_time`]: shorter timeouts in end-to-end tests
 //! - [`host_name`]: the name of this machine
 //! - [`BUILD_ID`]: whether two executables are of the same build
@@ -22,6 +23,7 @@ pub mod child;
 mod host_name;
 pub mod log_format;
 pub mod messages;
+pub mod own_mount;
 pub mod plain_text;
 pub mod sockets;
 pub mod test_time;

@@ -41,12 +41,13 @@ class PausableFileSystem:
 
 @contextlib.contextmanager
 def pausable_file_system(folder: Path, name: str = "pausable", options: str = "allow_other,attr_timeout=0,entry_timeout=0") -> Iterator[PausableFileSystem]:
-    """A file system that can be paused, in `folder`/`name`. Its content is in `folder`/`name`-source."""
+    """A file system that can be paused, in `folder`/`name`, also over a folder there. Its content is in
+    `folder`/`name`-source."""
     if not shutil.which("bindfs"):
         pytest.skip("bindfs is not installed")
     point, source = folder / name, folder / f"{name}-source"
     for path in (point, source):
-        path.mkdir()
+        path.mkdir(exist_ok=True)
     daemon = subprocess.Popen(
         ["setpriv", "--pdeathsig", "KILL", "bindfs", "-f", "-o", options, source, point], stderr=subprocess.PIPE, text=True
     )

@@ -2,11 +2,10 @@
 //!
 //! The user can replace the socket by a link into a file system that hangs, or mount one over it: connect(2) by path would
 //! wait there without end. Therefore the file is opened first, which neither follows a link nor leaves the file system of our
-//! folders, and the connection is made through its descriptor. Neither waits for another process.
-//!
-//! A kernel or a filter of system calls without `openat2` follows no link, but enters a mount.
+//! folders ([`own_mount`]), and the connection is made through its descriptor. Neither waits for another process.
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use crate::own_mount;
+use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -51,14 +50,7 @@ impl ApplicationSocket {
 fn open(path: &Path) -> Result<OwnedFd, Errno> {
     let ours = path.parent().and_then(Path::parent).ok_or(Errno::NOENT)?;
     let below = path.strip_prefix(ours).map_err(|_| Errno::NOENT)?;
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let ours = openat(CWD, ours, flags | OFlags::DIRECTORY, Mode::empty())?;
-    let flags = flags | OFlags::NOFOLLOW;
-    let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
-    match openat2(&ours, below, flags, Mode::empty(), resolve) {
-        Err(Errno::NOSYS | Errno::PERM) => openat(&ours, below, flags, Mode::empty()),
-        result => result,
-    }
+    own_mount::open(ours, below, OFlags::PATH)
 }
 
 #[cfg(test)]

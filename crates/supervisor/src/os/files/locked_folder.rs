@@ -4,12 +4,12 @@
 //! them, whatever process has the old process id now.
 //!
 //! Another user may own the folder, and put anything into it. Only the entries of the folder itself are removed, and a
-//! limited number of them: a tree of any depth must not stop the supervisor. A folder that stays is a warning.
+//! limited number of them: a tree of any depth must not stop the supervisor, nor a file system that its owner has mounted over
+//! it. A folder that stays is a warning.
 
 use crate::os::system_error::error_text;
-use rustix::fs::{
-    AtFlags, CWD, Dir, FlockOperation, Gid, Mode, OFlags, Uid, fchmod, fchown, flock, fstat, openat, unlinkat,
-};
+use howdah_protocol::own_mount;
+use rustix::fs::{AtFlags, Dir, FlockOperation, Gid, Mode, OFlags, Uid, fchmod, fchown, flock, fstat, unlinkat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
@@ -131,8 +131,8 @@ fn make(path: &Path) -> io::Result<Option<OwnedFd>> {
 }
 
 fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(CWD, path, flags, Mode::empty())
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::NOENT) };
+    own_mount::open(parent, Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
 fn remove(path: &Path, folder: &OwnedFd) {
