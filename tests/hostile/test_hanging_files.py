@@ -19,6 +19,9 @@ from support.faults.file_systems import PausableFileSystem, dead_file_system, pa
 from support.folders import readable
 from support.http.client import Connection, ProtocolError
 from support.http.upstream import Upstream, answers, ok
+
+
+from support.machine import needs_root
 from support.processes import thread_states
 from support.roadrunner_applications import PYTHON
 from support.server import Howdah
@@ -288,6 +291,27 @@ def test_a_log_of_an_application_that_hangs_does_not_stop_the_supervisor(hanging
     before = written.stat().st_size
     hanging.resume()
     wait_for(lambda: written.stat().st_size > before, "more output, once the file system answers")
+
+
+@needs_root
+def test_a_slow_log_on_a_slow_disk_stops_no_rotation_of_others(folder, run, application, tmp_path):
+    folder.php("index.php", "echo 'here';")
+
+    def writer(log: Path, content: Path) -> dict:
+        """An application whose log is long already."""
+        content.write_bytes(b"x" * (17 << 20))
+        return {**application, "slow_log": {"threshold": 1, "path": str(log)}}
+
+    # It takes hours to copy the log.
+    with pausable_file_system(tmp_path, "slow", "allow_other,read-rate=1000") as slow:
+        applications = {"app": writer(slow.point / "log", slow.source / "log")}
+        server = run({"applications": applications})
+        wait_for((slow.source / "log.1.new").exists, "the beginning of the copy")
+        log = tmp_path / "log"
+        assert server.api("PUT", "/config/applications/other", writer(log, log)).status == 200
+        wait_for(lambda: log.stat().st_size == 0, "the rotation of the other log")
+        assert (tmp_path / "log.1").stat().st_size == 17 << 20
+        assert not (slow.source / "log.1").exists() and server.get("/").text == "here"
 
 
 def test_a_state_directory_that_is_slow_costs_no_router(application, socket_path, run, hanging):

@@ -9,13 +9,14 @@ use howdah_protocol::messages::prototype::SlowRequests;
 use howdah_protocol::trusted_path;
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A slow log.
 #[derive(Clone, Debug)]
@@ -31,6 +32,15 @@ pub struct SlowLogFile {
 
 /// Falls when it is dropped, also by a panic.
 struct RotatingFlag(Arc<AtomicBool>);
+
+/// The right to rotate a file, which one thread has at a time.
+struct Turn(FileId);
+
+/// The device and the inode of a file.
+type FileId = (u64, u64);
+
+/// The files that are being rotated. The lock is not held while one is: its disk may be slow, or hang.
+static ROTATING: Mutex<BTreeSet<FileId>> = Mutex::new(BTreeSet::new());
 
 const FOLDER_MODE: u32 = 0o700;
 /// The bits of a mode that a copy gets. Without set-user-ID: the content is not ours.
@@ -101,13 +111,13 @@ impl SlowLogFile {
     /// file that is written is emptied, and a copy, which belongs to us, is no program that runs as its owner. The former
     /// `.1` is replaced only by a complete file.
     fn rotate(&self) -> io::Result<()> {
-        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let Some(written) = &self.file else { return Ok(()) };
         if !std::fs::symlink_metadata(&self.path).is_ok_and(|it| it.is_file() && it.len() > ROTATE_BYTES) {
             return Ok(());
         }
+        let written = id(&written.metadata()?);
         // Two applications may have the same log.
-        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(_turn) = Turn::of(written) else { return Ok(()) };
         let (folder, name) = trusted_path::folder(&self.path)?;
         let open = |name: &OsStr, flags: OFlags, mode: u32| {
             let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -115,8 +125,7 @@ impl SlowLogFile {
         };
         let mut file = open(&name, OFlags::RDWR, 0)?;
         let metadata = file.metadata()?;
-        let is_written = (metadata.dev(), metadata.ino()) == written.metadata().map(|it| (it.dev(), it.ino()))?;
-        if !is_written || metadata.len() <= ROTATE_BYTES {
+        if id(&metadata) != written || metadata.len() <= ROTATE_BYTES {
             return Ok(());
         }
         let (rotated, temporary) = (with_suffix(&name, ROTATED), with_suffix(&name, ".1.new"));
@@ -161,6 +170,10 @@ impl SlowLogFile {
     }
 }
 
+fn id(metadata: &Metadata) -> FileId {
+    (metadata.dev(), metadata.ino())
+}
+
 fn with_suffix(name: &OsStr, suffix: &str) -> OsString {
     let mut name = name.to_owned();
     name.push(suffix);
@@ -195,6 +208,27 @@ fn not_regular() -> io::Error {
 impl Drop for RotatingFlag {
     fn drop(&mut self) {
         self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+// === impl Turn ===
+
+impl Turn {
+    /// `None` while another thread rotates the file.
+    fn of(file: FileId) -> Option<Turn> {
+        let is_free = Turn::rotating().insert(file);
+        is_free.then(|| Turn(file))
+    }
+
+    fn rotating() -> MutexGuard<'static, BTreeSet<FileId>> {
+        // The set is complete at any time.
+        ROTATING.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        Turn::rotating().remove(&self.0);
     }
 }
 
@@ -244,6 +278,24 @@ mod tests {
         writer.write_all(b"new\n").unwrap();
         assert_eq!(writer.metadata().unwrap().len(), 4, "it is the same file");
         assert_eq!(log.tail().unwrap(), b"old\nnew\n");
+    }
+
+    #[test]
+    fn a_file_is_rotated_once_at_a_time_and_others_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other_path) = (folder.path().join("log"), folder.path().join("other"));
+        let [mut one, mut same, mut other] = [path.clone(), path, other_path].map(log);
+        for log in [&mut one, &mut same, &mut other] {
+            log.open().unwrap();
+            log.file().unwrap().set_len(ROTATE_BYTES + 1).unwrap();
+        }
+        let length = |log: &SlowLogFile| log.file().unwrap().metadata().unwrap().len();
+        let turn = Turn::of(id(&one.file().unwrap().metadata().unwrap())).unwrap();
+        [&same, &other].into_iter().for_each(|log| log.rotate().unwrap());
+        assert_eq!((length(&same), length(&other)), (ROTATE_BYTES + 1, 0));
+        drop(turn);
+        same.rotate().unwrap();
+        assert_eq!(length(&one), 0);
     }
 
     #[test]
