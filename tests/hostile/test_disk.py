@@ -2,11 +2,14 @@
 
 import os
 import select
+import threading
+import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+from support.fastcgi import STDOUT, FakeServer, Request, fastcgi_application, record
 from support.faults.file_systems import small_disk
 from support.http.client import Connection
 from support.machine import needs_root
@@ -143,6 +146,44 @@ def test_responses_that_are_not_read_leave_the_disk_to_uploads(server, folder, d
         wait_for(lambda: used(disk) > DISK // 2, "their files")
         for _ in range(5):
             assert server.post("/", UPLOAD, {"Content-Type": "text/plain"}).text == "5000000"
+
+
+@needs_root
+def test_responses_that_grow_at_the_same_time_leave_the_disk_to_uploads(application, folder, run, disk, socket_path):
+    folder.php("index.php", "echo strlen(file_get_contents('php://input'));")
+    grow = threading.Event()
+
+    def respond(request: Request) -> None:
+        """Its file, and what is in memory and in sockets, and then more. The file has less than a mebibyte in all."""
+        block = record(STDOUT, b"y" * 50_000)
+        request.connection.sendall(record(STDOUT, b"Content-Type: text/plain\r\n\r\n") + 24 * block)
+        grow.wait(30)
+        request.connection.sendall(11 * block)
+
+    fake = FakeServer(socket_path, respond)
+    count = 180
+    routes = [{"match": {"uri": "/fake"}, "action": {"rewrite": "/index.php", "pass": "applications/fake"}}]
+    config = {
+        "applications": {"fake": fastcgi_application(folder, fake.address, connections=count), "app": application},
+        "routes": [*routes, {"action": {"rewrite": "/index.php", "pass": "applications/app"}}],
+        "settings": {"http": {"body_temp_path": str(disk)}},
+    }
+    server = run(config)
+    with ExitStack() as stack:
+        stack.callback(fake.close)
+        stack.callback(grow.set)
+        for _ in range(count):
+            client = stack.enter_context(server.connect())
+            client.send_request("GET", "/fake", {})
+        wait_for(lambda: used(disk) > DISK // 2, "their files")
+        grow.set()
+        wait_for(lambda: used(disk) > 3 * DISK // 4, "that they grow")
+        largest, until = 0, time.monotonic() + 3
+        while time.monotonic() < until:
+            largest = max(largest, used(disk))
+            time.sleep(0.01)
+        assert largest < DISK - DISK // 16 + 2 * MIB
+        assert server.post("/", UPLOAD, {"Content-Type": "text/plain"}).text == "5000000"
 
 
 @needs_root

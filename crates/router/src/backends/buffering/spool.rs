@@ -10,7 +10,9 @@
 //! clients leave memory for the responses of others.
 //!
 //! Nor may one client take the disk: if the writer can wait, a file has room for no more than an eighth of what is free on its file
-//! system, and for none of the last part, which is left to bodies of requests.
+//! system, and for none of the last part, which is left to bodies of requests. The free space is looked at each time that a
+//! file, or all files together, have grown by a mebibyte, and by each spool that has more than a file was allowed at the last
+//! look of any: many that grow at the same time take that last part no more than one that grows alone.
 //!
 //! Writes go to the page cache. When the disk is full, or has only that last part, a spool without a file keeps its bytes in
 //! memory, and has no more room until its client has taken them; if the file of another one cannot be written, the push fails, and
@@ -21,11 +23,12 @@ use crate::resources::disk_space::{DiskSpace, LOOK_BYTES, is_time_to_look};
 use bytes::Bytes;
 use howdah_channel::RESPONSE_RING_BYTES;
 use rustix::fs::{FallocateFlags, fallocate};
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A queue of bytes.
 #[derive(Debug)]
@@ -33,8 +36,7 @@ pub struct Spool {
     memory: Vec<u8>,
     /// The memory, as all spools together count it.
     counted: CountedMemory,
-    /// The memory of all spools.
-    all: &'static AtomicUsize,
+    all: &'static AllSpools,
     limits: SpoolLimits,
     file: Option<Overflow>,
     folder: Option<PathBuf>,
@@ -53,6 +55,18 @@ pub struct SpoolLimits {
     pub writer_waits: bool,
 }
 
+/// Shared by spools.
+#[derive(Debug)]
+struct AllSpools {
+    /// Their memory, in bytes.
+    memory: AtomicUsize,
+    /// The bytes that they have written to files.
+    written: AtomicU64,
+    /// How many bytes a file may have, by the last look of any spool at the free space. Another file system, after a change
+    /// of the configuration, costs more looks.
+    part_of_disk: AtomicU64,
+}
+
 /// A file: `freed` ≤ `read` ≤ `written`, as offsets.
 #[derive(Debug)]
 struct Overflow {
@@ -63,12 +77,12 @@ struct Overflow {
     freed: u64,
     /// Whether the file system can free a part of the file.
     can_free: bool,
-    /// Whether the file has its part of the file system.
-    has_its_part: bool,
+    /// Whether the file has its part of the file system, by its last look.
+    has_its_part: Cell<bool>,
 }
 
 /// All spools of the process.
-static MEMORY_OF_ALL: AtomicUsize = AtomicUsize::new(0);
+static ALL: AllSpools = AllSpools::new();
 /// The most memory of all spools, in bytes: 512 large responses whose clients are slow.
 const MOST_OF_ALL: usize = 256 * 1024 * 1024;
 /// A spool takes this part of the free memory, and of the free disk space, at most.
@@ -94,13 +108,13 @@ impl SpoolLimits {
 impl Spool {
     /// An empty spool. Its file will be in `folder`.
     pub fn new(limits: SpoolLimits, folder: Option<&Path>) -> Spool {
-        Spool::sharing(&MEMORY_OF_ALL, limits, folder)
+        Spool::sharing(&ALL, limits, folder)
     }
 
-    fn sharing(all: &'static AtomicUsize, limits: SpoolLimits, folder: Option<&Path>) -> Spool {
+    fn sharing(all: &'static AllSpools, limits: SpoolLimits, folder: Option<&Path>) -> Spool {
         Spool {
             memory: Vec::new(),
-            counted: CountedMemory::none(all),
+            counted: CountedMemory::none(&all.memory),
             all,
             limits,
             file: None,
@@ -121,10 +135,10 @@ impl Spool {
 
     /// Whether more bytes should be pushed. A push beyond the limit works: the caller waits if it can.
     pub fn has_room(&self) -> bool {
-        if self.has_no_disk && !self.memory.is_empty() || self.file.as_ref().is_some_and(|file| file.has_its_part) {
+        if self.has_no_disk && !self.memory.is_empty() || self.is_at_limit() {
             return false;
         }
-        !self.is_at_limit()
+        !(self.limits.writer_waits && self.file.as_ref().is_some_and(|file| file.has_its_part(self.all)))
     }
 
     /// Whether it has as many bytes as its limits allow in any case.
@@ -169,17 +183,18 @@ impl Spool {
             Some(overflow) => overflow,
             None => {
                 let overflow = Overflow::new(self.folder.as_deref())?;
-                if self.limits.writer_waits && overflow.is_disk_of_others() {
+                if self.limits.writer_waits && overflow.part_of_disk(self.all) == 0 {
                     return Err(io::ErrorKind::StorageFull.into());
                 }
                 self.file.insert(overflow)
             }
         };
         overflow.file.write_all_at(bytes, overflow.written)?;
-        let before = overflow.written;
-        overflow.written += bytes.len() as u64;
-        if self.limits.writer_waits && is_time_to_look(before, overflow.written) {
-            overflow.compare_with_free_space();
+        let (length, before) = (bytes.len() as u64, overflow.written);
+        overflow.written += length;
+        let before_of_all = self.all.written.fetch_add(length, Ordering::Relaxed);
+        if is_time_to_look(before, overflow.written) || is_time_to_look(before_of_all, before_of_all + length) {
+            overflow.compare_with_free_space(self.all);
         }
         Ok(())
     }
@@ -190,7 +205,7 @@ impl Spool {
     /// When the file cannot be read.
     pub fn take(&mut self) -> io::Result<Bytes> {
         if !self.memory.is_empty() {
-            let counted = std::mem::replace(&mut self.counted, CountedMemory::none(self.all));
+            let counted = std::mem::replace(&mut self.counted, CountedMemory::none(&self.all.memory));
             return Ok(counted.with(std::mem::take(&mut self.memory)));
         }
         // Without memory of all, a client that reads nothing has no large portion either.
@@ -203,11 +218,11 @@ impl Spool {
             self.file = None;
         } else {
             overflow.free();
-            if overflow.has_its_part {
-                overflow.compare_with_free_space();
+            if overflow.has_its_part.get() {
+                overflow.compare_with_free_space(self.all);
             }
         }
-        Ok(CountedMemory::count(self.all, counted_length(portion.len())).with(portion))
+        Ok(CountedMemory::count(&self.all.memory, counted_length(portion.len())).with(portion))
     }
 
     /// Whether this number of bytes more may be in memory.
@@ -218,7 +233,7 @@ impl Spool {
 
     /// How much of the free memory one spool may take.
     fn free_part(&self) -> usize {
-        MOST_OF_ALL.saturating_sub(self.all.load(Ordering::Relaxed)) / PART_OF_FREE
+        MOST_OF_ALL.saturating_sub(self.all.memory.load(Ordering::Relaxed)) / PART_OF_FREE
     }
 
     fn count(&mut self) {
@@ -229,7 +244,7 @@ impl Spool {
 /// Bytes that spools have given, put together. They count until they are dropped, as those of a spool: small ones do not,
 /// whose account would cost each response two operations on a word that all threads share.
 pub fn counted(bytes: Vec<u8>) -> Bytes {
-    CountedMemory::count(&MEMORY_OF_ALL, counted_length(bytes.len())).with(bytes)
+    CountedMemory::count(&ALL.memory, counted_length(bytes.len())).with(bytes)
 }
 
 /// How many bytes a file may have on this file system.
@@ -241,6 +256,14 @@ fn counted_length(bytes: usize) -> usize {
     if bytes < SMALL { 0 } else { bytes }
 }
 
+// === impl AllSpools ===
+
+impl AllSpools {
+    const fn new() -> AllSpools {
+        AllSpools { memory: AtomicUsize::new(0), written: AtomicU64::new(0), part_of_disk: AtomicU64::new(u64::MAX) }
+    }
+}
+
 // === impl Overflow ===
 
 impl Overflow {
@@ -249,7 +272,7 @@ impl Overflow {
             Some(folder) => tempfile::tempfile_in(folder)?,
             None => tempfile::tempfile()?,
         };
-        Ok(Overflow { file, written: 0, read: 0, freed: 0, can_free: true, has_its_part: false })
+        Ok(Overflow { file, written: 0, read: 0, freed: 0, can_free: true, has_its_part: Cell::new(false) })
     }
 
     /// How many bytes of the disk it takes.
@@ -257,19 +280,29 @@ impl Overflow {
         self.written - self.freed
     }
 
-    /// Whether no more is free than what is left to bodies of requests.
-    fn is_disk_of_others(&self) -> bool {
-        DiskSpace::of(&self.file).is_some_and(|space| part_of_disk(space) == 0)
+    /// Whether the file has its part of the file system. Without a look, unless another spool has seen too little.
+    fn has_its_part(&self, all: &AllSpools) -> bool {
+        if !self.has_its_part.get() && self.on_disk() > all.part_of_disk.load(Ordering::Relaxed) {
+            self.compare_with_free_space(all);
+        }
+        self.has_its_part.get()
     }
 
-    fn compare_with_free_space(&mut self) {
-        self.has_its_part = DiskSpace::of(&self.file).is_some_and(|space| self.on_disk() > part_of_disk(space));
+    fn compare_with_free_space(&self, all: &AllSpools) {
+        self.has_its_part.set(self.on_disk() > self.part_of_disk(all));
+    }
+
+    /// Looks how many bytes the file may have, and notes that for all spools.
+    fn part_of_disk(&self, all: &AllSpools) -> u64 {
+        let part = DiskSpace::of(&self.file).map_or(u64::MAX, part_of_disk);
+        all.part_of_disk.store(part, Ordering::Relaxed);
+        part
     }
 
     /// Frees the disk space of the bytes that have been read, if that is worth a system call. Some network file systems
     /// cannot: they free the space when the file is closed.
     fn free(&mut self) {
-        let step = if self.has_its_part { LOOK_BYTES } else { FREE_BYTES };
+        let step = if self.has_its_part.get() { LOOK_BYTES } else { FREE_BYTES };
         if !self.can_free || self.read - self.freed < step {
             return;
         }
@@ -378,21 +411,54 @@ mod tests {
         let mut spool = spool(10, 1 << 30);
         spool.push(&[7; 100]).unwrap();
         assert!(spool.has_room());
-        spool.file.as_mut().unwrap().has_its_part = true;
+        spool.file.as_ref().unwrap().has_its_part.set(true);
         assert!(!spool.has_room() && !spool.is_at_limit());
         spool.take().unwrap();
         assert!(spool.has_room());
     }
 
     #[test]
+    fn a_spool_looks_when_another_one_has_seen_too_little() {
+        static ALL: AllSpools = AllSpools::new();
+        let spool = |writer_waits| {
+            let limits = SpoolLimits { memory: 10, writer_waits, ..SpoolLimits::RESPONSE };
+            let mut spool = Spool::sharing(&ALL, limits, None);
+            spool.push(&[7; 100]).unwrap();
+            spool
+        };
+        let looks = |spool: &Spool, part: u64| {
+            ALL.part_of_disk.store(part, Ordering::Relaxed);
+            assert!(spool.has_room(), "it is free again");
+            ALL.part_of_disk.load(Ordering::Relaxed) != part
+        };
+        let (one, other) = (spool(true), spool(false));
+        assert_eq!([looks(&one, 99), looks(&one, 100), looks(&other, 0)], [true, false, false]);
+    }
+
+    #[test]
+    fn a_spool_looks_when_all_together_have_grown() {
+        static ALL: AllSpools = AllSpools::new();
+        let limits = SpoolLimits { memory: 0, ..SpoolLimits::RESPONSE };
+        let block = vec![7; LOOK_BYTES as usize / 8];
+        let mut spools: Vec<_> = (0..8).map(|_| Spool::sharing(&ALL, limits, None)).collect();
+        let looks = spools.iter_mut().map(|spool| {
+            spool.push(&block[..1]).unwrap();
+            ALL.part_of_disk.store(u64::MAX, Ordering::Relaxed);
+            spool.push(&block).unwrap();
+            ALL.part_of_disk.load(Ordering::Relaxed) != u64::MAX
+        });
+        assert_eq!(looks.filter(|looked| *looked).count(), 1);
+    }
+
+    #[test]
     fn all_spools_together_have_a_limit_of_memory() {
-        static ALL: AtomicUsize = AtomicUsize::new(0);
+        static ALL: AllSpools = AllSpools::new();
         const MEMORY: usize = 512 * 1024;
         let spool = || Spool::sharing(&ALL, SpoolLimits { memory: MEMORY, ..SpoolLimits::RESPONSE }, None);
         let large = vec![b'x'; MEMORY];
         // The last one has just enough.
         let others = MOST_OF_ALL - (PART_OF_FREE + 3) * MEMORY;
-        ALL.store(others, Ordering::Relaxed);
+        ALL.memory.store(others, Ordering::Relaxed);
         let mut full: Vec<_> = (0..4).map(|_| spool()).collect();
         for (n, spool) in full.iter_mut().enumerate() {
             match n % 2 {
@@ -405,7 +471,7 @@ mod tests {
         usual.push(&large[..MEMORY / 2]).unwrap();
         assert!(usual.is_in_memory(), "there is memory for others");
         drop(usual);
-        ALL.fetch_add((PART_OF_FREE - 1) * MEMORY, Ordering::Relaxed);
+        ALL.memory.fetch_add((PART_OF_FREE - 1) * MEMORY, Ordering::Relaxed);
         let mut one_more = spool();
         one_more.push(&large[..SMALL - 1]).unwrap();
         assert!(one_more.is_in_memory(), "small ones are");
@@ -413,31 +479,31 @@ mod tests {
         assert!(!one_more.is_in_memory() && spool().append(SMALL - 1, |_| ()).is_some());
         assert!(spool().append(SMALL, |_| ()).is_none());
         let taken: Vec<_> = full.iter_mut().map(|spool| spool.take().unwrap()).collect();
-        assert_eq!(ALL.load(Ordering::Relaxed), MOST_OF_ALL, "until their client has them");
+        assert_eq!(ALL.memory.load(Ordering::Relaxed), MOST_OF_ALL, "until their client has them");
         drop(taken);
-        ALL.fetch_sub((PART_OF_FREE - 1) * MEMORY, Ordering::Relaxed);
-        assert_eq!(ALL.load(Ordering::Relaxed), others);
+        ALL.memory.fetch_sub((PART_OF_FREE - 1) * MEMORY, Ordering::Relaxed);
+        assert_eq!(ALL.memory.load(Ordering::Relaxed), others);
         while one_more.len() > 0 {
             one_more.take().unwrap();
         }
-        assert_eq!(ALL.load(Ordering::Relaxed), others);
+        assert_eq!(ALL.memory.load(Ordering::Relaxed), others);
     }
 
     #[test]
     fn portions_of_the_file_are_small_without_memory_of_all() {
-        static ALL: AtomicUsize = AtomicUsize::new(0);
+        static ALL: AllSpools = AllSpools::new();
         let mut spool = Spool::sharing(&ALL, SpoolLimits { memory: 0, ..SpoolLimits::RESPONSE }, None);
         spool.push(&vec![7; 2 * PORTION]).unwrap();
         assert_eq!(spool.take().unwrap().len(), PORTION);
-        ALL.store(MOST_OF_ALL, Ordering::Relaxed);
+        ALL.memory.store(MOST_OF_ALL, Ordering::Relaxed);
         assert_eq!(spool.take().unwrap().len(), SMALL);
-        ALL.store(0, Ordering::Relaxed);
+        ALL.memory.store(0, Ordering::Relaxed);
         assert_eq!(spool.take().unwrap().len(), PORTION - SMALL);
     }
 
     #[test]
     fn without_memory_of_all_and_without_a_disk_the_writer_waits_for_the_reader() {
-        static ALL: AtomicUsize = AtomicUsize::new(MOST_OF_ALL);
+        static ALL: AllSpools = AllSpools { memory: AtomicUsize::new(MOST_OF_ALL), ..AllSpools::new() };
         let limits = SpoolLimits::RESPONSE;
         let mut spool = Spool::sharing(&ALL, limits, Some(Path::new("/nowhere")));
         let block = vec![7; 64 * 1024];
