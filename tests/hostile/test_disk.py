@@ -4,12 +4,13 @@ import os
 import select
 import threading
 import time
+from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from support.fastcgi import STDOUT, FakeServer, Request, fastcgi_application, record
+from support.fastcgi import STDOUT, FakeServer, Request, end, fastcgi_application, record
 from support.faults.file_systems import small_disk
 from support.http.client import Connection
 from support.machine import needs_root
@@ -20,6 +21,8 @@ MIB = 1 << 20
 DISK = 128 * MIB
 UPLOAD = b"x" * 5_000_000
 TAIL = 16
+# FastCGI 1.0, 5.5: the server has too much to do.
+OVERLOADED = 2
 
 
 def form(size: int) -> tuple[dict, bytes]:
@@ -119,6 +122,44 @@ def test_complete_bodies_that_wait_for_a_worker_leave_the_disk_to_other_uploads(
         server.wait_for_log_line("unfinished or waiting bodies take the most for longest")
         assert any(is_answered(client) for client in held)
     assert wait_for(lambda: used(disk) < 10 * MIB)
+
+
+@needs_root
+def test_bodies_that_a_server_refuses_leave_the_disk_to_other_uploads(application, folder, run, disk, socket_path):
+    folder.php("index.php", "echo strlen(file_get_contents('php://input'));")
+    refused = Counter()
+
+    def refuse(request: Request) -> bytes:
+        request.body = b""
+        refused[request.parameters["QUERY_STRING"]] += 1
+        return end(outcome=OVERLOADED)
+
+    fake = FakeServer(socket_path, refuse)
+    server = run({
+        "applications": {"fake": fastcgi_application(folder, fake.address, connections=16, limits={"queue_timeout": 60}), "app": application},
+        "routes": [
+            {"match": {"uri": "/fake"}, "action": {"rewrite": "/index.php", "pass": "applications/fake"}},
+            {"action": {"rewrite": "/index.php", "pass": "applications/app"}},
+        ],
+        "settings": {"http": {"body_temp_path": str(disk)}},
+    })
+    size = 8 * MIB - 10
+    with ExitStack() as stack:
+        stack.callback(fake.close)
+        held = []
+        # All of the disk that bodies may have.
+        for n in range(DISK // (8 * MIB) - 1):
+            client = stack.enter_context(server.connect())
+            client.send_request("POST", f"/fake?{n}", {"Content-Type": "text/plain", "Content-Length": str(size)})
+            client.send(b"y" * size)
+            held.append(client)
+        wait_for(lambda: len(refused) == len(held), "that each is refused once")
+        for _ in range(5):
+            response = server.post("/", UPLOAD, {"Content-Type": "text/plain"})
+            assert (response.status, response.text) == (200, "5000000")
+        server.wait_for_log_line("unfinished or waiting bodies take the most for longest")
+        assert any(is_answered(client) for client in held)
+    assert wait_for(lambda: used(disk) < MIB)
 
 
 @needs_root

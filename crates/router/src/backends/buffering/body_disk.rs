@@ -4,7 +4,7 @@
 //! Beyond that, the bodies give way that have held the most bytes for the longest time (bytes × seconds). A client that keeps
 //! many large bodies open, with a byte now and then, loses them to others, which send theirs and are gone. A single body has no
 //! other limit. A complete body counts until its file is closed; while its request waits for a worker, it may have to give way,
-//! and not any more when a worker has it.
+//! and not while a worker has it. A request that its worker refuses waits again.
 //!
 //! A body that gives way ends with 503, on its own event loop: until then its bytes count as free.
 
@@ -60,7 +60,7 @@ struct Held {
     /// The least that each of its files counts.
     of_a_file: u64,
     gives_way: AtomicBool,
-    /// A worker has it: it stays.
+    /// A worker has it: it stays, unless the worker refuses it.
     is_used: AtomicBool,
     /// Wakes the task that reads the body, or waits for a worker. Also when its files are closed.
     wake: Notify,
@@ -142,12 +142,13 @@ impl DiskNotice {
     /// Of a request without a body on the disk.
     pub const NONE: DiskNotice = DiskNotice { setting: "", held: None };
 
-    /// Waits for something.
+    /// Waits for something. From now on, the body may have to give way, also if a worker has had it.
     ///
     /// # Errors
     /// 503 when the body has to give way to others before.
     pub async fn unless_it_gives_way<T>(&self, something: impl Future<Output = T>) -> Result<T, Failure> {
         let Some(held) = &self.held else { return Ok(something.await) };
+        held.is_used.store(false, Ordering::Relaxed);
         select! {
             biased;
             () = held.wake.notified() => {
@@ -166,7 +167,7 @@ impl DiskNotice {
         gives_way.then_some(GIVES_WAY)
     }
 
-    /// A worker has the request: the body does not give way any more.
+    /// A worker has the request: the body does not give way until it waits again.
     pub fn keep(&self) {
         if let Some(held) = &self.held {
             held.is_used.store(true, Ordering::Relaxed);
@@ -363,6 +364,23 @@ mod tests {
         bodies[0].notice().keep();
         all.make_room(FULL, number(&bodies[2]), Instant::now());
         assert_eq!(bodies.iter().map(gives_way).collect::<Vec<_>>(), [false, true, false]);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_a_worker_refuses_gives_way_as_others_do() {
+        let all = all();
+        let (refused, small) = (body(all, 16 * MIB, 9), body(all, MIB, 1));
+        let notice = refused.notice();
+        for _ in 0..2 {
+            notice.keep();
+            all.make_room(FULL, number(&small), Instant::now());
+            assert!(!gives_way(&refused), "a worker has it");
+            assert_eq!(notice.unless_it_gives_way(async { 7 }).await, Ok(7));
+        }
+        all.make_room(FULL, number(&small), Instant::now());
+        // It was chosen while a worker took it.
+        notice.keep();
+        assert_eq!(notice.unless_it_gives_way(async { 7 }).await, Err(GIVES_WAY));
     }
 
     #[test]

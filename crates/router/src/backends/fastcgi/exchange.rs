@@ -105,6 +105,8 @@ enum Head {
 const COLLECTED_BYTES: u64 = 64 * 1024;
 /// How many pieces of an answer are taken before other tasks of the thread have their turn.
 const PIECES_OF_TURN: usize = 256;
+/// How many portions of a request are written before other tasks of the thread have their turn.
+const PORTIONS_OF_TURN: usize = 16;
 /// The longest head of a response.
 const MAX_HEAD: usize = 64 * 1024;
 
@@ -166,7 +168,7 @@ async fn exchange(
     let (mut reader, mut buffer, mut head) =
         (AnswerReader::default(), BytesMut::new(), Head::Incomplete(BytesMut::new()));
     let mut writer = request.writer();
-    let (mut has_sent, mut cannot_write, mut had_answered) = (false, false, false);
+    let (mut has_sent, mut cannot_write, mut had_answered, mut portions) = (false, false, false, 0);
     loop {
         let (mut end, mut pieces) = (None, 0);
         while let Some(piece) = reader.next(&mut buffer).map_err(Trouble::Violation)? {
@@ -217,6 +219,11 @@ async fn exchange(
                         true => has_sent = true,
                         false if has_sent => cannot_write = true,
                         false => return Err(Trouble::Unsent),
+                    }
+                    // A server that reads without a pause must not stop them either.
+                    portions += 1;
+                    if portions % PORTIONS_OF_TURN == 0 {
+                        yield_now().await;
                     }
                     continue;
                 }

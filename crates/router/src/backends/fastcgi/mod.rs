@@ -45,8 +45,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The pause before a request is sent again to a server that did not carry it out, or closed its connection.
-const REFUSED_PAUSE: Duration = Duration::from_millis(50);
+/// The pause before a request is sent again to a server that did not carry it out, or closed its connection. Each further
+/// one is twice as long: the whole body goes to the server each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Sends a request to the server, and returns its response.
 ///
@@ -80,22 +82,22 @@ pub async fn run(
     let is_repeatable = !has_body && matches!(parts.method, Method::GET | Method::HEAD);
     let admitted = disk.unless_it_gives_way(generation.admit()).await??;
     let (mut may_reuse, mut may_retry) = (is_repeatable, is_repeatable && retry == Retry::Idempotent);
+    let mut pause = FIRST_PAUSE;
     loop {
         let (place, connection) = disk.unless_it_gives_way(generation.connect(admitted, may_reuse)).await??;
         disk.keep();
         let is_reused = connection.is_reused();
         let running = RunningRequest::new(generation);
         let call = Call { generation, place, connection, running, spool_folder: http.body_temp_path.as_deref() };
-        match exchange::send(call, Rc::clone(&request)).await {
+        let pauses = match exchange::send(call, Rc::clone(&request)).await {
             Ok(started) => return response::of(started, parts),
             Err(NoAnswer::Failed(failure)) => return Err(failure),
             // Nothing of the request was sent. The next connection is a new one.
-            Err(NoAnswer::Unsent) if is_reused => may_reuse = false,
-            Err(NoAnswer::Unsent | NoAnswer::Refused) => {
-                if generation.admission().in_time(admitted, sleep(REFUSED_PAUSE)).await.is_none() {
-                    return Err(generation.reject_late().await);
-                }
+            Err(NoAnswer::Unsent) if is_reused => {
+                may_reuse = false;
+                false
             }
+            Err(NoAnswer::Unsent | NoAnswer::Refused) => true,
             Err(NoAnswer::Closed(trouble)) => {
                 // FPM closes a connection that it has kept when its process has reached pm.max_requests.
                 let repeats = is_reused && may_reuse || std::mem::take(&mut may_retry);
@@ -105,10 +107,15 @@ pub async fn run(
                 trouble.log_retry(is_reused);
                 may_reuse = false;
                 // A server that stops closes the connections that it has not accepted: another one would be among them.
-                if !is_reused && generation.admission().in_time(admitted, sleep(REFUSED_PAUSE)).await.is_none() {
-                    return Err(generation.reject_late().await);
-                }
+                !is_reused
             }
+        };
+        if pauses {
+            let paused = generation.admission().in_time(admitted, sleep(pause));
+            if disk.unless_it_gives_way(paused).await?.is_none() {
+                return Err(generation.reject_late().await);
+            }
+            pause = LONGEST_PAUSE.min(2 * pause);
         }
     }
 }

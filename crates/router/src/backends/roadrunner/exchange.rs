@@ -93,6 +93,8 @@ const PIECES_OF_TURN: usize = 128;
 const WHOLE_BYTES: u64 = 64 * 1024;
 /// How much of a body in a file is read at once.
 const PORTION_BYTES: usize = 64 * 1024;
+/// After this number of its bytes, other tasks of the thread have their turn.
+const BYTES_OF_TURN: u64 = 16 * PORTION_BYTES as u64;
 /// How long a worker may go on with an answer whose client has left.
 const ABANDONED_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -250,6 +252,9 @@ async fn write_request(pipes: &mut RequestPipes<'_>, request: &WorkerRequest) ->
         file.read_exact_at(&mut portion[..next], offset).map_err(Trouble::Disk)?;
         pipes.write_all(&portion[..next]).await.map_err(died)?;
         offset += next as u64;
+        if offset % BYTES_OF_TURN == 0 {
+            yield_now().await;
+        }
     }
     Ok(())
 }
