@@ -4,7 +4,6 @@ import os
 import select
 import threading
 import time
-from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -127,33 +126,35 @@ def test_complete_bodies_that_wait_for_a_worker_leave_the_disk_to_other_uploads(
 @needs_root
 def test_bodies_that_a_server_refuses_leave_the_disk_to_other_uploads(application, folder, run, disk, socket_path):
     folder.php("index.php", "echo strlen(file_get_contents('php://input'));")
-    refused = Counter()
+    # All of the disk that bodies may have.
+    size, count = 8 * MIB - 10, DISK // (8 * MIB) - 1
+    # All are refused at the same time, and the server cannot be reached any more.
+    all_are_there = threading.Barrier(count, action=socket_path.unlink, timeout=30)
 
     def refuse(request: Request) -> bytes:
-        request.body = b""
-        refused[request.parameters["QUERY_STRING"]] += 1
+        all_are_there.wait()
         return end(outcome=OVERLOADED)
 
     fake = FakeServer(socket_path, refuse)
+    options = {"connections": count, "keep_alive": 60, "limits": {"queue_timeout": 60}}
     server = run({
-        "applications": {"fake": fastcgi_application(folder, fake.address, connections=16, limits={"queue_timeout": 60}), "app": application},
+        "applications": {"fake": fastcgi_application(folder, fake.address, **options), "app": application},
         "routes": [
             {"match": {"uri": "/fake"}, "action": {"rewrite": "/index.php", "pass": "applications/fake"}},
             {"action": {"rewrite": "/index.php", "pass": "applications/app"}},
         ],
         "settings": {"http": {"body_temp_path": str(disk)}},
     })
-    size = 8 * MIB - 10
     with ExitStack() as stack:
         stack.callback(fake.close)
         held = []
-        # All of the disk that bodies may have.
-        for n in range(DISK // (8 * MIB) - 1):
+        for _ in range(count):
             client = stack.enter_context(server.connect())
-            client.send_request("POST", f"/fake?{n}", {"Content-Type": "text/plain", "Content-Length": str(size)})
+            client.send_request("POST", "/fake", {"Content-Type": "text/plain", "Content-Length": str(size)})
             client.send(b"y" * size)
             held.append(client)
-        wait_for(lambda: len(refused) == len(held), "that each is refused once")
+        has_closed = lambda request: request.connection.fileno() == -1
+        wait_for(lambda: len(fake.requests) == count and all(map(has_closed, fake.requests)), "that all are refused")
         for _ in range(5):
             response = server.post("/", UPLOAD, {"Content-Type": "text/plain"})
             assert (response.status, response.text) == (200, "5000000")
