@@ -143,26 +143,26 @@ mod tests {
     fn a_base_that_another_user_replaces_is_refused_at_once() {
         let tree = tempfile::tempdir().unwrap();
         let at = |name: &str| tree.path().join(name);
-        for name in ["first", "second", "public"] {
+        for name in ["first", "second", "site", "site/public"] {
             create_dir(at(name)).unwrap();
         }
         let bases = Bases::default();
-        let led_to = |name: &str| bases.open(&at("public")).map(|folder| same(&folder, &at(name)));
-        assert_eq!(led_to("public"), Ok(true));
-        rename(at("public"), at("former")).unwrap();
-        assert_eq!(led_to("public"), Err(BaseError::Failed(Errno::NOENT)));
+        let led_to = |name: &str| bases.open(&at("site/public")).map(|folder| same(&folder, &at(name)));
+        assert_eq!(led_to("site/public"), Ok(true));
+        rename(at("site/public"), at("site/former")).unwrap();
+        assert_eq!(led_to("site/public"), Err(BaseError::Failed(Errno::NOENT)));
         // A deploy is visible at once.
         for name in ["first", "second"] {
-            symlink(name, at("new")).unwrap();
-            rename(at("new"), at("public")).unwrap();
+            symlink(Path::new("..").join(name), at("site/new")).unwrap();
+            rename(at("site/new"), at("site/public")).unwrap();
             assert_eq!(led_to(name), Ok(true));
         }
         if rustix::process::geteuid().is_root() {
             lchown(at("second"), Some(65534), None).unwrap();
             assert_eq!(led_to("second"), Ok(true));
-            remove_file(at("public")).unwrap();
-            symlink("first", at("public")).unwrap();
-            lchown(at("public"), Some(65534), None).unwrap();
+            remove_file(at("site/public")).unwrap();
+            symlink("../first", at("site/public")).unwrap();
+            lchown(at("site/public"), Some(65534), None).unwrap();
             for _ in 0..2 {
                 assert_eq!(led_to("first"), Err(BaseError::Refused));
             }
