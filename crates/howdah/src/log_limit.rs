@@ -12,7 +12,7 @@
 //!
 //! A thread writes the numbers. It starts with the first suppressed line, and exits when no window has one.
 
-use howdah_router::LOG_ROUTE;
+use howdah_router::{LOG_ROUTE, WRONG_PASSWORDS};
 use howdah_supervisor::CONFIGURATION_WARNINGS;
 use howdah_supervisor::plain_text::plain_and_short;
 use std::collections::HashMap;
@@ -38,8 +38,6 @@ const MAX_CONFIGURED: usize = 4096;
 /// The fields that distinguish kinds.
 const SUBJECTS: [&str; 2] = [APPLICATION, "upstream"];
 const APPLICATION: &str = "application";
-/// The target whose lines are distinguished by the client.
-const BY_CLIENT: &str = "howdah_router::access::authentication";
 const CLIENT: &str = "client";
 /// The targets that are not limited: the numbers of suppressed lines, the warnings of a configuration, and the steps of
 /// routes.
@@ -153,7 +151,7 @@ impl<S> Filter<S> for LogLimit {
         }
         let mut reader = Reader::default();
         event.record(&mut reader);
-        let is_by_client = metadata.target() == BY_CLIENT;
+        let is_by_client = metadata.target() == WRONG_PASSWORDS;
         if reader.subject.is_empty() {
             reader.subject = field_of_request(if is_by_client { CLIENT } else { APPLICATION });
         }

@@ -53,6 +53,9 @@ struct Waiting {
     of_client: Option<CountedRequest>,
 }
 
+/// The target of the lines about wrong passwords, whose limit is by client.
+pub const WRONG_PASSWORDS: &str = "howdah_router::wrong_passwords";
+
 /// At 100 ms each, the last one waits for some seconds.
 const MAX_WAITING: u32 = 100;
 /// A client has this part of the free places, at most.
@@ -119,7 +122,7 @@ impl Authentication {
 
 /// The context of the line has the client, which fail2ban needs.
 fn log_wrong(user: &str) {
-    tracing::warn!(user, "wrong user or password: answered 401");
+    tracing::warn!(target: WRONG_PASSWORDS, user, "wrong user or password: answered 401");
 }
 
 /// The failure of a request whose password cannot wait, because of this.

@@ -19,7 +19,7 @@ mod user_file;
 mod verified;
 mod withdrawals;
 
-pub use authentication::Authentication;
+pub use authentication::{Authentication, WRONG_PASSWORDS};
 pub use connection_limits::ConnectionLimits;
 pub use rate_limits::RateLimits;
 pub use user_file::UserFiles;

@@ -226,11 +226,13 @@ impl Planning {
 
     /// The plans, in the order of the applications. An application without an answer has failed.
     fn finish(&mut self) -> Result<Planned, String> {
-        let late = || Err("cannot check its folders in time; does a network file system hang?".to_owned());
+        let late = |name: &str| {
+            Err(format!("applications/{name}: cannot check its folders in time; does a network file system hang?"))
+        };
         for PlannedApplication { name, answer } in std::mem::take(&mut self.applications) {
             let result = match answer {
                 Answer::Known(result) => result,
-                Answer::Pending(mut result) => result.try_recv().unwrap_or_else(|_| late()),
+                Answer::Pending(mut result) => result.try_recv().unwrap_or_else(|_| late(&name)),
             };
             match result {
                 Ok(plan) => self.planned.plans.push(plan),
