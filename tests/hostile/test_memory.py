@@ -2,6 +2,7 @@
 
 import re
 import select
+import socket
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -249,3 +250,21 @@ def test_workers_answer_while_the_memory_of_responses_and_the_disk_are_full(run,
         for _ in range(3):
             assert server.post("/hostile/halves", answer).body == b"a" * 40_000
         ballast.unlink()
+
+
+def test_large_heads_of_responses_that_no_client_reads_have_a_limit_for_all(run, folder):
+    folder.php("large.php", 'for ($i = 0; $i < 110; $i++) header("X-A$i: " . str_repeat("a", 8000)); echo "large";')
+    folder.php("small.php", "echo 'small';")
+    server = run({"applications": {"app": {"type": "php", "root": str(folder.root), "processes": 2}}})
+    with ExitStack() as stack:
+        for number in range(450):
+            connection = stack.enter_context(server.connect())
+            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.send_request("GET", "/large.php")
+            if number % 50 == 0:
+                assert server.get("/small.php").status == 200
+        server.wait_for_log_line("the heads of responses that clients do not read take all of their memory")
+        assert server.get("/small.php").status == 200
+        # 450 MB without a limit.
+        assert peak_bytes(server.router()) < 380 << 20
+    wait_for(lambda: server.get("/large.php").status == 200)

@@ -46,7 +46,7 @@ fn round_trip(c: &mut Criterion) {
                         rustix::io::read(bell.as_fd(), &mut [0u8; 8]).expect("the bell");
                     }
                     router.woke(0);
-                    router.drain(0, |_| {});
+                    router.drain(0, 0, |_| true);
                 }
                 exchange.read(&mut response).expect("a good worker");
                 assert_eq!(response.len(), len as usize);

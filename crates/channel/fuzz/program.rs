@@ -120,7 +120,10 @@ impl Stage {
             }),
             10 => drop(self.sweep()),
             11 => {
-                self.router.drain(0, |slot| assert!(slot < GEOMETRY.slots));
+                self.router.drain(0, 0, |slot| {
+                    assert!(slot < GEOMETRY.slots);
+                    true
+                });
                 let _ = self.router.prepare_to_sleep(0);
                 self.router.woke(0);
                 self.router.queued();

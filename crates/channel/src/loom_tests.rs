@@ -190,7 +190,10 @@ fn loom_a_router_thread_about_to_sleep_is_woken_or_sees_the_slot() {
             assert!(bell, "the thread sleeps and its eventfd is not written");
         } else {
             let mut slots = Vec::new();
-            shared.mailbox().drain(|slot| slots.push(slot));
+            shared.mailbox().drain(0, |slot| {
+                slots.push(slot);
+                true
+            });
             assert_eq!(slots, [3]);
         }
     });

@@ -269,7 +269,7 @@ fn run_router_thread(thread: u16, router: &RouterEnd, bell: &OwnedFd, deaths: &R
             }
         }
         router.woke(thread);
-        router.drain(thread, |_| {});
+        router.drain(thread, 0, |_| true);
     }
     tally.threads_done.fetch_add(1, Ordering::SeqCst);
     // Deaths still free the slots of clients that left.

@@ -31,18 +31,38 @@ impl Mailbox<'_> {
         self.sleeping.load(Ordering::SeqCst) == 1 && self.sleeping.swap(0, Ordering::SeqCst) == 1
     }
 
-    /// Router: passes each slot that wants attention to `visit`, once, and clears its bit.
-    pub fn drain(&self, mut visit: impl FnMut(u16)) {
-        for (n, word) in self.bits.iter().enumerate() {
-            if word.load(Ordering::Relaxed) == 0 {
+    /// Router: passes each slot that wants attention to `visit`, once, in a circle from the slot `first`, and clears its bit.
+    /// `visit` returns whether it goes on: the slots that are left keep their bits. Returns the slot to begin with next time.
+    pub fn drain(&self, first: u16, mut visit: impl FnMut(u16) -> bool) -> u16 {
+        let count = self.bits.len();
+        let (start, below) = (usize::from(first) / 64 % count, (1_u64 << (first % 64)) - 1);
+        for step in 0..=count {
+            let n = (start + step) % count;
+            let part = match step {
+                0 => !below,
+                _ if step == count => below,
+                _ => !0,
+            };
+            let word = &self.bits[n];
+            if word.load(Ordering::Relaxed) & part == 0 {
                 continue;
             }
-            let mut set = word.swap(0, Ordering::SeqCst);
+            let mut set = word.fetch_and(!part, Ordering::SeqCst) & part;
             while set != 0 {
-                visit((n * 64) as u16 + set.trailing_zeros() as u16);
+                let slot = (n * 64) as u16 + set.trailing_zeros() as u16;
                 set &= set - 1;
+                if !visit(slot) {
+                    word.fetch_or(set, Ordering::SeqCst);
+                    return slot.wrapping_add(1);
+                }
             }
         }
+        0
+    }
+
+    /// Router: the slot gets attention at the next [`drain`](Mailbox::drain). The thread is awake.
+    pub fn keep(&self, slot: u16) {
+        self.bits[usize::from(slot) / 64].fetch_or(1 << (slot % 64), Ordering::SeqCst);
     }
 
     /// Router: whether no slot wants attention.
@@ -65,5 +85,38 @@ impl Mailbox<'_> {
     /// Router: the thread is awake.
     pub fn woke(&self) {
         self.sleeping.store(0, Ordering::SeqCst);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::array;
+
+    #[test]
+    fn a_visit_that_stops_leaves_the_others_and_the_next_one_goes_on_behind_it() {
+        let (sleeping, bits): (_, [AtomicU64; 3]) = (AtomicU32::new(0), array::from_fn(|_| AtomicU64::new(0)));
+        let mailbox = Mailbox { sleeping: &sleeping, bits: &bits };
+        let wanted = [0, 5, 63, 64, 100, 191];
+        let post_all = || wanted.iter().for_each(|slot| assert!(!mailbox.post(*slot)));
+        post_all();
+        let mut next = 0;
+        for expected in [[0, 5], [63, 64], [100, 191], [0, 5], [63, 64]] {
+            let mut visited = Vec::new();
+            next = mailbox.drain(next, |slot| {
+                visited.push(slot);
+                visited.len() < 2
+            });
+            assert_eq!(visited, expected);
+            // All of them want attention again, each time: none waits longer than for one circle.
+            post_all();
+        }
+        let mut visited = Vec::new();
+        mailbox.drain(next, |slot| {
+            visited.push(slot);
+            true
+        });
+        assert_eq!(visited, [100, 191, 0, 5, 63, 64]);
+        assert!(mailbox.is_empty());
     }
 }

@@ -144,10 +144,16 @@ impl RouterEnd {
         (self.shared.view.idle().count(), self.requests_waiting())
     }
 
-    /// Passes each slot that wants attention to `visit`. Ignore the slots of no exchange of the caller:
+    /// Passes each slot that wants attention to `visit`, in a circle from the slot `first`, while `visit` returns `true`: the
+    /// others keep their turn. Returns the slot to begin with next time. Ignore the slots of no exchange of the caller:
     /// [`RouterEnd::sweep`] handles them.
-    pub fn drain(&self, thread: u16, visit: impl FnMut(u16)) {
-        self.shared.view.mailbox(thread).drain(visit);
+    pub fn drain(&self, thread: u16, first: u16, visit: impl FnMut(u16) -> bool) -> u16 {
+        self.shared.view.mailbox(thread).drain(first, visit)
+    }
+
+    /// The next [`RouterEnd::drain`] visits this slot. Only for the thread itself, while it is awake.
+    pub fn keep(&self, thread: u16, slot: u16) {
+        self.shared.view.mailbox(thread).keep(slot);
     }
 
     /// Announces that the thread is about to sleep until its eventfd is written. `false`: a slot wants attention already.

@@ -10,6 +10,8 @@ use crate::dispatch::{early_hints, framing, https, response_headers};
 use crate::net::peer::Peer;
 use crate::product;
 use crate::protocols::connection::boxed::boxed;
+use crate::protocols::connection::heads::head_memory::headers_size;
+use crate::protocols::connection::heads::large_head::{LargeHead, NoRoom};
 use crate::report::{OncePerMinute, Panicked, contained, inject};
 use crate::request::authority;
 use crate::request::clock::RequestClock;
@@ -32,7 +34,7 @@ use http::{HeaderMap, Method, Response, StatusCode, Version};
 use std::borrow::Cow;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 /// The status of a request in the access log whose client left before the answer, as in nginx's. It is never sent.
@@ -257,6 +259,11 @@ async fn dispatch(
     };
     early_hints::add_to(&mut response, early_hints);
     response_headers::change(&mut response, routed.response_headers, subject);
+    if matches!(clock, RequestClock::Http1(_))
+        && let Some(head) = LargeHead::hold(headers_size(response.headers())).map_err(|NoRoom| Failure::BadGateway)?
+    {
+        response.extensions_mut().insert(Arc::new(head));
+    }
     Ok(response)
 }
 

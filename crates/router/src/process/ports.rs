@@ -73,15 +73,16 @@ impl Ports {
     }
 
     /// Empties the mailboxes, and announces in them that the thread is about to sleep. `false` if a mailbox fills as fast
-    /// as it is emptied: other tasks must get a turn before the thread goes on.
+    /// as it is emptied, or has more than one turn may move: other tasks must get a turn before the thread goes on.
     pub fn prepare_to_sleep(&self) -> bool {
         let mut may_sleep = true;
         self.for_each(|port| {
+            port.begin_turn();
             let mut rounds = 0;
             while !port.prepare_to_sleep() {
                 port.drain();
                 rounds += 1;
-                if rounds == DRAINS_BEFORE_SLEEP {
+                if rounds == DRAINS_BEFORE_SLEEP || port.has_spent_its_turn() {
                     may_sleep = false;
                     break;
                 }

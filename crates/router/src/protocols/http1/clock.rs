@@ -9,6 +9,7 @@
 
 use crate::net::load::Load;
 use crate::protocols::connection::clock::ConnectionClock;
+use crate::protocols::connection::heads::large_head::LargeHead;
 use crate::protocols::connection::heads::refusal::HeadRefusal;
 use crate::protocols::connection::limits::{TUNNEL_GRACE, TUNNEL_IDLE_TIMEOUT};
 use crate::protocols::connection::task_waker::TaskWaker;
@@ -54,6 +55,8 @@ pub struct Clock {
     tunnel_has_ended: Cell<bool>,
     /// Dropped when the current request ends, or the tunnel.
     held: RefCell<Vec<Box<dyn Any>>>,
+    /// The memory of the response's head, until hyper has written it.
+    head: Cell<Option<Arc<LargeHead>>>,
     /// Heads that go out before the response to the current request.
     interim: InterimResponses,
     /// How many requests have begun.
@@ -123,6 +126,7 @@ impl Clock {
             tunnel: Cell::default(),
             tunnel_has_ended: Cell::new(false),
             held: RefCell::default(),
+            head: Cell::default(),
             interim: InterimResponses::default(),
             requests: Cell::new(0),
             progress: Cell::default(),
@@ -190,6 +194,7 @@ impl Clock {
     /// hyper has written everything that it had. The time of a head that began to come behind its request begins now.
     pub fn flushed(&self) {
         self.flushed.set(true);
+        drop(self.head.take());
         if self.is_idle() && self.progress.get().holds_head {
             self.enter(Phase::Head);
         }
@@ -274,6 +279,13 @@ impl Clock {
     /// Keeps a value until the current request ends; until the end of the tunnel that it may become.
     pub fn hold(&self, value: impl Any) {
         self.held.borrow_mut().push(Box::new(value));
+    }
+
+    /// The memory of the head of the response that hyper gets now, if it is large.
+    pub fn keep_head(&self, head: Option<Arc<LargeHead>>) {
+        if head.is_some() {
+            self.head.set(head);
+        }
     }
 
     /// The response has been handed out: the connection waits for the next request.

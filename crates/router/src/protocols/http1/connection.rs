@@ -131,7 +131,11 @@ where
         last_version.set(request.version());
         let answer = boxed(|| answer(Rc::clone(peer), Rc::clone(clock), request));
         debug_assert!(size_of_val(&*answer) <= MOST_BYTES_OF_REQUEST, "a request has {} bytes", size_of_val(&*answer));
-        async move { Ok::<Response<B>, Infallible>(answer.await) }
+        async move {
+            let mut response = answer.await;
+            clock.keep_head(response.extensions_mut().remove());
+            Ok::<Response<B>, Infallible>(response)
+        }
     });
     let mut connection = http1::Builder::new()
         .max_buf_size(BUFFER_BYTES)

@@ -2,6 +2,7 @@
 
 use super::active::ActiveRequests;
 use super::running::{Moved, Outcome, RunningRequest, Trouble, Wait};
+use super::turn_budget::TurnBudget;
 use super::wake::Wakes;
 use crate::backends::buffering::body_disk::DiskNotice;
 use crate::backends::buffering::spool::SpoolLimits;
@@ -12,12 +13,12 @@ use crate::report::spawn_essential;
 use crate::request::record::log_context::LoggedApplication;
 use crate::response::failure::Failure;
 use bytes::Bytes;
-use howdah_channel::request::{RequestHeadWriter, code, texts};
+use howdah_channel::request::RequestHeadWriter;
 use howdah_channel::{Exchange, Progress, Violation, WorkerId};
 use howdah_metrics::labels::Cause;
 use howdah_protocol::messages::router::FromRouter;
 use http::Uri;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
@@ -38,6 +39,9 @@ pub struct GenerationPort {
     /// The thread's index.
     pub(super) thread: u16,
     pub(super) active: ActiveRequests,
+    budget: TurnBudget,
+    /// The slot that the next visit of the mailbox begins with.
+    next_slot: Cell<u16>,
     /// A head is written and submitted without a pause: one buffer is enough for all requests.
     pub(super) head: RefCell<RequestHeadWriter>,
     /// How much of a response may wait for its client.
@@ -53,8 +57,6 @@ const SHORT_OF_ROOM: Duration = Duration::from_millis(200);
 const OVERDUE_AGAIN: Duration = Duration::from_secs(1);
 /// The advice of the log line about a slow client.
 const WRITE_LESS: &str = "the application should stop to write when a client is far behind";
-/// The most characters of a request's path that the log shows.
-const NAME_CHARS: usize = 300;
 
 // === impl GenerationPort ===
 
@@ -70,6 +72,8 @@ impl GenerationPort {
             generation,
             thread,
             active: ActiveRequests::default(),
+            budget: TurnBudget::new(),
+            next_slot: Cell::new(0),
             head: RefCell::default(),
         }
     }
@@ -173,15 +177,29 @@ impl GenerationPort {
         Ok(bytes)
     }
 
-    /// Moves the bytes of each slot in the thread's mailbox.
+    /// Moves the bytes of each slot in the thread's mailbox, as far as the budget of this turn allows.
     pub fn drain(&self) {
         self.script_files.forget();
         let mut has_unowned = false;
-        self.generation.channel.drain(self.thread, |slot| has_unowned |= !self.service_slot(slot));
+        let next = self.generation.channel.drain(self.thread, self.next_slot.get(), |slot| {
+            has_unowned |= !self.service_slot(slot);
+            !self.budget.is_spent()
+        });
+        self.next_slot.set(next);
         if has_unowned {
             // Once for all of them: a hostile worker can put all slots into the mailbox.
             self.repair();
         }
+    }
+
+    /// A turn of the event loop begins: bytes may be moved again.
+    pub fn begin_turn(&self) {
+        self.budget.renew();
+    }
+
+    /// Whether other tasks must get a turn before more bytes are moved.
+    pub fn has_spent_its_turn(&self) -> bool {
+        self.budget.is_spent()
     }
 
     /// Announces in the mailbox that the thread is about to sleep; `false` if the mailbox is not empty.
@@ -206,26 +224,30 @@ impl GenerationPort {
             self.generation.was_killed_by(kind, was_answered, Instant::now());
         }
         self.active.for_each(|slot, running| {
-            self.service_slot(slot);
-            let (lost, name) = match running.exchange.borrow_mut().as_mut() {
+            // The end of a response that is cut off anyway is dropped if there is too much of it for one turn.
+            if self.budget.is_spent() {
+                self.generation.channel.keep(self.thread, slot);
+            } else {
+                self.service_slot(slot);
+            }
+            let (lost, had_begun) = match running.exchange.borrow_mut().as_mut() {
                 Some(exchange) => {
-                    let is_its = exchange.progress() == Ok(Progress::Running(worker));
-                    let name = is_its.then(|| name(&exchange.request_head())).flatten();
-                    (exchange.worker_died(worker), name)
+                    let has_more = exchange.response_waiting() != Ok(0);
+                    (exchange.worker_died(worker), has_more)
                 }
-                None => (Ok(false), None),
+                None => (Ok(false), false),
             };
             match lost {
                 Ok(true) => {
                     self.generation.finished(1);
                     let (status, failure) = match running.is_overdue() {
                         true => (504, Failure::GatewayTimeout),
-                        false => (502, Failure::WorkerDied { had_begun: false }),
+                        false => (502, Failure::WorkerDied { had_begun }),
                     };
                     // `run` decides between 502 and another attempt, and logs all other requests.
                     if running.begun.get() || running.is_overdue() {
                         let client_gets = running.client_gets(status);
-                        let name = name.map(|name| format!(", {name},")).unwrap_or_default();
+                        let name = running.name().map(|name| format!(", {name},")).unwrap_or_default();
                         tracing::warn!(
                             application = self.generation.application,
                             "a worker died; its request{name} is {client_gets}"
@@ -250,7 +272,8 @@ impl GenerationPort {
         self.generation.measure(self.generation.waiting_requests(), now);
         self.generation.forget(now);
         self.active.for_each(|slot, running| {
-            self.service_slot(slot);
+            // A worker that writes slowly, or died, has not put it there.
+            self.generation.channel.keep(self.thread, slot);
             self.end_if_overdue(slot, running);
             let progress = running.exchange.borrow_mut().as_mut().map(|exchange| {
                 exchange.check()?;
@@ -283,7 +306,7 @@ impl GenerationPort {
     /// client left, and its worker has finished.
     fn service_slot(&self, slot: u16) -> bool {
         let Some(running) = self.active.get(slot) else { return false };
-        match running.advance() {
+        match running.advance(&self.budget) {
             Ok(Moved::UnderWay) if self.takes_too_slowly(&running) => {
                 tracing::warn!(
                     application = self.generation.application,
@@ -293,6 +316,10 @@ impl GenerationPort {
                 self.end(slot, &running, Outcome::Failed(Failure::BadGateway));
             }
             Ok(Moved::UnderWay) => running.wake(),
+            Ok(Moved::MoreToMove) => {
+                self.generation.channel.keep(self.thread, slot);
+                running.wake();
+            }
             // The response of a request that was ended is not the answer that its client waits for.
             Ok(_) if running.is_overdue() => {
                 self.generation.finished(1);
@@ -349,7 +376,7 @@ impl GenerationPort {
     /// Answers a request whose worker goes on with other requests. The supervisor kills the worker if it does not release
     /// the request.
     fn time_out(&self, slot: u16, running: &Rc<RunningRequest>, exchange: Exchange, ran: Duration) {
-        let name = name(&exchange.request_head()).unwrap_or_else(|| "a request".to_owned());
+        let name = running.name().unwrap_or_else(|| "a request".to_owned());
         tracing::warn!(
             application = self.generation.application,
             "{name} has taken {:.1} s, longer than \"limits/timeout\" allows: {}",
@@ -393,16 +420,6 @@ impl GenerationPort {
             running.client_gets(500)
         );
     }
-}
-
-/// Method and path of a request, for the log. The head comes from memory that a worker may have overwritten.
-fn name(head: &[u8]) -> Option<String> {
-    let [method, uri] = texts(head, [code::REQUEST_METHOD, code::REQUEST_URI]);
-    let (method, uri) = (method?, uri?);
-    // The query may contain secrets.
-    let path = uri.split_once('?').map_or(&*uri, |(path, _)| path);
-    let text = format!("{method} {path}").replace(|c: char| c.is_control(), "?");
-    Some(text.chars().take(NAME_CHARS).collect())
 }
 
 impl Drop for GenerationPort {

@@ -16,6 +16,7 @@ mod running;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod turn_budget;
 mod wake;
 
 pub use cancel::CancelOnDrop;

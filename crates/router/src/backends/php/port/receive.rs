@@ -3,6 +3,7 @@
 use super::generation_port::GenerationPort;
 use super::running::{Outcome, RunningRequest};
 use crate::backends::buffering::spool;
+use crate::protocols::connection::heads::large_head::{LargeHead, NoRoom};
 use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_channel::response;
@@ -33,6 +34,7 @@ pub async fn head(
 ) -> Result<Started, Failure> {
     let mut arrived = Vec::new();
     let mut interim_bytes = 0_usize;
+    let mut memory = None;
     poll_fn(|context| {
         let bytes = port.take(running).map_err(|_| Failure::Internal)?;
         if arrived.is_empty() && !bytes.is_empty() {
@@ -58,6 +60,12 @@ pub async fn head(
         };
         // Once for all of them: a script can write thousands at a time.
         arrived.drain(..passed);
+        // A worker may send a head without an end.
+        let held = match &mut memory {
+            None => LargeHead::hold(arrived.len()).map(|new| memory = new),
+            Some(memory) => LargeHead::grow_to(memory, arrived.len()),
+        };
+        held.map_err(|NoRoom| Failure::BadGateway)?;
         let more = running.spool.borrow().len() > 0;
         match (running.outcome.get(), has_head) {
             // Nothing has been sent yet: an error is better than a beginning without an end.

@@ -1,5 +1,6 @@
 //! A request under way in PHP, on the side of the thread that submitted it: the bytes that move, and the outcome.
 
+use super::turn_budget::TurnBudget;
 use crate::backends::buffering::request_body::BodyFile;
 use crate::backends::buffering::spool::Spool;
 use crate::backends::php::admission::RequestKind;
@@ -79,6 +80,8 @@ pub(super) enum Outcome {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moved {
     UnderWay,
+    /// There is more to move, after others had their turn.
+    MoreToMove,
     /// The response is complete.
     Complete,
     /// The worker has given the request up: there is no response, or a part of one.
@@ -91,11 +94,14 @@ pub(super) enum Trouble {
     Disk(io::Error),
 }
 
+/// The most characters of a request's path that the log shows.
+const NAME_CHARS: usize = 300;
+
 // === impl RunningRequest ===
 
 impl RunningRequest {
-    /// Moves bytes.
-    pub(super) fn advance(&self) -> Result<Moved, Trouble> {
+    /// Moves bytes: a response as much as its ring has, a body as much as the budget allows.
+    pub(super) fn advance(&self, budget: &TurnBudget) -> Result<Moved, Trouble> {
         let mut exchange = self.exchange.borrow_mut();
         let Some(exchange) = exchange.as_mut() else { return Ok(Moved::Complete) };
         // Progress first: once it is done, all bytes are there.
@@ -108,7 +114,7 @@ impl RunningRequest {
         // The rest of a complete response fits into the slot's ring: taking it frees the slot.
         if done || spool.has_room() {
             self.held_back.set(None);
-            receive(exchange, &mut spool)?;
+            budget.spend(receive(exchange, &mut spool)?);
         } else if exchange.response_waiting().map_err(Trouble::Violation)? > 0 {
             self.held_back.set(self.held_back.get().or_else(|| Some(Instant::now())));
         }
@@ -116,10 +122,7 @@ impl RunningRequest {
             return Ok(if exchange.is_abandoned() { Moved::Abandoned } else { Moved::Complete });
         }
         let mut remainder = self.remainder.borrow_mut();
-        if !matches!(*remainder, Remainder::None) {
-            feed(exchange, &mut remainder)?;
-        }
-        Ok(Moved::UnderWay)
+        feed(exchange, &mut remainder, budget)
     }
 
     /// Notes its times, which its worker has reported. A worker may report anything: no time is longer than possible.
@@ -152,6 +155,14 @@ impl RunningRequest {
         if self.begun.get() { "cut off".into() } else { format!("answered {status}").into() }
     }
 
+    /// Its method and path, for the log; `None` for a warm-up.
+    pub(super) fn name(&self) -> Option<String> {
+        // The query may contain secrets.
+        let context = self.context.as_ref()?;
+        let text = format!("{} {}", context.method, context.uri.path()).replace(|c: char| c.is_control(), "?");
+        Some(text.chars().take(NAME_CHARS).collect())
+    }
+
     /// Whether it took longer than `limits/timeout`.
     pub(super) fn is_overdue(&self) -> bool {
         self.reported_overdue.get().is_some()
@@ -164,33 +175,39 @@ impl RunningRequest {
     }
 }
 
-/// Moves the available part of the response from the slot into the spool.
-fn receive(exchange: &mut Exchange, spool: &mut Spool) -> Result<(), Trouble> {
+/// Moves the available part of the response from the slot into the spool. Returns the number of bytes.
+fn receive(exchange: &mut Exchange, spool: &mut Spool) -> Result<usize, Trouble> {
     if let Some(read) = spool.append(RESPONSE_RING_BYTES, |memory| exchange.read(memory)) {
-        return read.map(drop).map_err(Trouble::Violation);
+        return read.map_err(Trouble::Violation);
     }
     let mut bytes = Vec::new();
     exchange.read(&mut bytes).map_err(Trouble::Violation)?;
-    spool.push(&bytes).map_err(Trouble::Disk)
+    spool.push(&bytes).map_err(Trouble::Disk)?;
+    Ok(bytes.len())
 }
 
-/// Moves as much of the request's body into the slot as fits.
-fn feed(exchange: &mut Exchange, remainder: &mut Remainder) -> Result<(), Trouble> {
+/// Moves as much of the request's body into the slot as fits. A worker may make room as fast as it is filled.
+fn feed(exchange: &mut Exchange, remainder: &mut Remainder, budget: &TurnBudget) -> Result<Moved, Trouble> {
     loop {
-        let space = exchange.body_space().map_err(Trouble::Violation)?;
         let left = match remainder {
-            Remainder::None => return Ok(()),
+            Remainder::None => return Ok(Moved::UnderWay),
             Remainder::Memory(bytes) => bytes.len() as u64,
             Remainder::File(file, position) => file.length - *position,
         };
         if left == 0 {
             *remainder = Remainder::None;
             exchange.end_body(true);
-            return Ok(());
+            return Ok(Moved::UnderWay);
         }
+        let space = exchange.body_space().map_err(Trouble::Violation)?;
         if space == 0 {
-            return Ok(());
+            return Ok(Moved::UnderWay);
         }
+        if budget.is_spent() {
+            return Ok(Moved::MoreToMove);
+        }
+        let part = space.min(left as usize);
+        budget.spend(part);
         match remainder {
             Remainder::None => {}
             Remainder::Memory(bytes) => {
@@ -198,7 +215,7 @@ fn feed(exchange: &mut Exchange, remainder: &mut Remainder) -> Result<(), Troubl
                 *bytes = bytes.slice(taken..);
             }
             Remainder::File(file, position) => {
-                let mut portion = vec![0; space.min(left as usize)];
+                let mut portion = vec![0; part];
                 if let Err(error) = file.file.read_exact_at(&mut portion, *position) {
                     exchange.end_body(false);
                     return Err(Trouble::Disk(error));

@@ -115,12 +115,23 @@ impl Setup {
         all
     }
 
+    /// A turn of the event loop.
+    fn drain(&self) {
+        self.port.begin_turn();
+        self.port.drain();
+    }
+
+    fn sweep(&self) {
+        self.port.sweep();
+        self.drain();
+    }
+
     /// Does the work of the event loop while this time passes.
     async fn pass(&self, time: Duration) {
         run_others().await;
         advance(time).await;
-        self.port.drain();
-        self.port.sweep();
+        self.drain();
+        self.sweep();
         run_others().await;
     }
 }
@@ -215,9 +226,56 @@ async fn a_response_that_waits_for_its_client_holds_no_slot() {
     for _ in 0..2 * SLOTS {
         answered.push(setup.submit().await.unwrap());
         answer(&setup.worker(0));
-        setup.port.drain();
+        setup.drain();
     }
     assert!(answered.iter().all(|running| running.outcome.get() == Outcome::Complete));
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_tasks_get_a_turn_between_many_large_responses() {
+    const LARGE: usize = 200_000;
+    let setup = Setup::of(Geometry { claims: 64, ..GEOMETRY }, SpoolLimits::RESPONSE, None, None);
+    let all = setup.fill().await;
+    let worker = setup.worker(0);
+    let mut claims = Vec::new();
+    for _ in 0..SLOTS {
+        let mut claim = begin(&worker);
+        claim.write(&[b'x'; LARGE]).unwrap();
+        claims.push(claim);
+    }
+    let has_moved = |running: &Rc<RunningRequest>| running.spool.borrow().len() > 0;
+    claims.iter_mut().for_each(Claim::flush);
+    for turn in 1..=SLOTS / 3 {
+        setup.drain();
+        assert_eq!(
+            all.iter().filter(|running| has_moved(running)).count(),
+            3 * turn,
+            "three fit into a turn, each time others"
+        );
+        assert!(!setup.port.prepare_to_sleep(), "the rest still waits");
+    }
+    setup.drain();
+    assert!(all.iter().all(has_moved) && setup.port.prepare_to_sleep());
+    claims.into_iter().for_each(Claim::finish);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_dead_worker_s_large_responses_as_much_is_moved_as_one_turn_may() {
+    let setup = Setup::of(Geometry { claims: 64, ..GEOMETRY }, SpoolLimits::RESPONSE, None, None);
+    let all = setup.fill().await;
+    let worker = setup.worker(7);
+    let mut claims = Vec::new();
+    for _ in 0..SLOTS {
+        let mut claim = begin(&worker);
+        claim.write(&[b'x'; 200_000]).unwrap();
+        claims.push(claim);
+    }
+    setup.port.begin_turn();
+    setup.port.worker_died(WorkerId { index: 7, incarnation: 0 }, None);
+    assert_eq!(all.iter().filter(|running| running.spool.borrow().len() > 0).count(), 3);
+    for running in &all {
+        assert_eq!(head(&setup.port, running, |_| {}).await.err(), Some(Failure::WorkerDied { had_begun: true }));
+    }
 }
 
 #[tokio::test]
@@ -234,16 +292,16 @@ async fn php_waits_while_the_spool_is_full_and_goes_on_when_the_client_reads() {
         claim.finish();
     });
     while running.held_back.get().is_none() {
-        setup.port.drain();
+        setup.drain();
     }
     for _ in 0..10 {
-        setup.port.sweep();
+        setup.sweep();
         assert!(running.spool.borrow().len() < TOTAL + howdah_channel::RESPONSE_RING_BYTES as u64);
         assert!(!writer.is_finished());
     }
     let mut body = head(&setup.port, &running, |_| {}).await.unwrap().bytes[8..].to_vec();
     while let Some(bytes) = poll_fn(|context| {
-        setup.port.drain();
+        setup.drain();
         let polled = poll_body(&setup.port, &running, context);
         context.waker().wake_by_ref();
         polled
@@ -267,16 +325,16 @@ async fn a_worker_with_other_requests_does_not_wait_for_a_client() {
             let mut claim = begin(&worker);
             claim.write(&[b'x'; 5000]).unwrap();
             claim.flush();
-            setup.port.drain();
+            setup.drain();
             assert!(slow.outcome.get() == Outcome::UnderWay, "the client may still read it");
             claim.write(&[b'x'; 5000]).unwrap();
             claim.flush();
-            setup.port.drain();
+            setup.drain();
             assert!(slow.outcome.get() == Outcome::Failed(Failure::BadGateway));
             assert!(claim.client_gone());
             claim.finish();
             answer(&worker);
-            setup.port.drain();
+            setup.drain();
             assert!(other.outcome.get() == Outcome::Complete);
         })
         .await;
@@ -301,9 +359,9 @@ async fn a_request_that_takes_too_long_ends_and_its_worker_goes_on() {
             assert!(claim.timed_out() && !younger.timed_out());
             claim.finish();
             younger.finish();
-            setup.port.drain();
+            setup.drain();
             assert!(other.outcome.get() == Outcome::Complete);
-            setup.port.sweep();
+            setup.sweep();
             assert_eq!(setup.port.generation.channel.free_slots(), SLOTS);
         })
         .await;
@@ -316,7 +374,7 @@ async fn an_abandoned_request_is_answered_500() {
         .run_until(async {
             let running = setup.submit().await.unwrap();
             setup.worker(0).try_next().unwrap().abandon();
-            setup.port.drain();
+            setup.drain();
             assert!(matches!(head(&setup.port, &running, |_| {}).await, Err(Failure::Internal)));
         })
         .await;
@@ -330,7 +388,7 @@ async fn a_failure_before_the_client_has_a_status_is_an_error() {
     let mut claim = begin(&worker);
     claim.write(b"begun").unwrap();
     claim.flush();
-    setup.port.drain();
+    setup.drain();
     setup.port.worker_died(WorkerId { index: 7, incarnation: 0 }, None);
     assert_eq!(head(&setup.port, &running, |_| {}).await.err(), Some(Failure::WorkerDied { had_begun: true }));
 }
