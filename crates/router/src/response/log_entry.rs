@@ -2,13 +2,14 @@
 //!
 //! The entry is made when the head of the response is known, and written when its body has ended. The values that are
 //! known only then (`$body_bytes_sent`, `$request_time`) are left open until then. A client cannot forge a line: quotes,
-//! control characters and invisible marks in values are escaped.
+//! control characters and invisible marks in values are escaped. Neither can a client or a script write long lines into a
+//! log that all applications share: their values are cut.
 
 use crate::report::send_log_line;
 use crate::request::local_time;
 use crate::response::access_log::{AccessLogWriter, LineFields};
 use howdah_config::{AccessLog, LogFormat, RequestView, Template, TemplatePart, TemplateVariable, Variables};
-use howdah_protocol::plain_text::is_mark;
+use howdah_protocol::plain_text::{beginning, is_mark};
 use howdah_telemetry::logs::{self, LogLine, Severity};
 use howdah_telemetry::messages::KeyValue;
 use http::StatusCode;
@@ -43,6 +44,17 @@ pub struct LogEntry {
 /// Marks in a line. No value contains them: they are control characters, which are escaped.
 const BODY_BYTES: u8 = 1;
 const REQUEST_TIME: u8 = 2;
+
+/// The longest value of a client, in bytes: as other servers limit a line of a request's head.
+const LONGEST_OF_CLIENT: usize = 8 * 1024;
+/// The longest value of a script or an upstream, in bytes. The head of its response may have a megabyte.
+const LONGEST_OF_RESPONSE: usize = 1024;
+/// The most bytes of all these values in one line, with their escape sequences.
+const LONGEST_LINE: usize = 64 * 1024;
+/// The most bytes that replace one byte: `\u0009`.
+const LONGEST_ESCAPE: usize = 6;
+/// The end of a value that was cut.
+const CUT: &str = "...";
 
 // === impl LogSink ===
 
@@ -131,14 +143,14 @@ fn fields(variables: &dyn Variables) -> LineFields {
 /// The line, with marks.
 fn line(format: &LogFormat, variables: &dyn Variables) -> String {
     match format {
-        LogFormat::Text(template) => render(template, &Escaped { variables, escape: escape_text }),
+        LogFormat::Text(template) => render(template, &Escaped::new(variables, escape_text)),
         LogFormat::Json(members) => json(members, variables),
         LogFormat::Standard(members) => standard_json(members, variables),
     }
 }
 
 fn json(members: &[(String, Template)], variables: &dyn Variables) -> String {
-    let variables = Escaped { variables, escape: escape_json };
+    let variables = Escaped::new(variables, escape_json);
     let mut line = "{".to_owned();
     for (n, (name, template)) in members.iter().enumerate() {
         if n > 0 {
@@ -162,7 +174,7 @@ fn json(members: &[(String, Template)], variables: &dyn Variables) -> String {
 
 /// The object with stable names: numbers are numbers, and absent values are null.
 fn standard_json(members: &[(String, Template)], variables: &dyn Variables) -> String {
-    let variables = Escaped { variables, escape: escape_json };
+    let variables = Escaped::new(variables, escape_json);
     let mut line = String::with_capacity(512);
     for (name, template) in members {
         line.push(if line.is_empty() { '{' } else { ',' });
@@ -196,10 +208,33 @@ fn render(template: &Template, variables: &Escaped<'_>) -> String {
     line
 }
 
-/// Escapes values for a line; an absent value becomes `-`.
+/// Cuts and escapes values for a line; an absent value becomes `-`.
 struct Escaped<'v> {
     variables: &'v dyn Variables,
     escape: fn(&str, &mut String),
+    /// How many bytes further values of clients and scripts may have.
+    room: Cell<usize>,
+}
+
+// === impl Escaped ===
+
+impl<'v> Escaped<'v> {
+    fn new(variables: &'v dyn Variables, escape: fn(&str, &mut String)) -> Escaped<'v> {
+        Escaped { variables, escape, room: Cell::new(LONGEST_LINE) }
+    }
+
+    /// Appends the beginning of a value of a client or a script, which has at most this number of bytes.
+    fn append_cut(&self, value: &str, longest: usize, out: &mut String) {
+        let room = self.room.get();
+        let of_line = if is_plain(value) { room } else { room / LONGEST_ESCAPE };
+        let begin = out.len();
+        let cut = beginning(value, longest.min(of_line));
+        (self.escape)(cut, out);
+        self.room.set(room.saturating_sub(out.len() - begin));
+        if cut.len() < value.len() {
+            out.push_str(CUT);
+        }
+    }
 }
 
 impl Variables for Escaped<'_> {
@@ -222,13 +257,39 @@ impl Variables for Escaped<'_> {
         let mut value = VALUE.take();
         value.clear();
         let is_present = self.variables.write(variable, &mut value);
-        if is_present {
-            (self.escape)(&value, out);
-        } else {
-            out.push('-');
+        match longest(variable) {
+            _ if !is_present => out.push('-'),
+            Some(longest) => self.append_cut(&value, longest, out),
+            None => (self.escape)(&value, out),
         }
+        value.shrink_to(LONGEST_OF_CLIENT);
         VALUE.set(value);
         is_present
+    }
+}
+
+/// The limit of a value that a client or a script chooses.
+fn longest(variable: &TemplateVariable) -> Option<usize> {
+    match variable {
+        TemplateVariable::ResponseHeader(_) => Some(LONGEST_OF_RESPONSE),
+        TemplateVariable::Host
+        | TemplateVariable::Method
+        | TemplateVariable::RequestLine
+        | TemplateVariable::RequestUri
+        | TemplateVariable::Uri
+        | TemplateVariable::Argument(_)
+        | TemplateVariable::Cookie(_)
+        | TemplateVariable::Header(_) => Some(LONGEST_OF_CLIENT),
+        TemplateVariable::Application
+        | TemplateVariable::BodyBytesSent
+        | TemplateVariable::RemoteAddr
+        | TemplateVariable::RemoteUser
+        | TemplateVariable::RequestId
+        | TemplateVariable::RequestTime
+        | TemplateVariable::Status
+        | TemplateVariable::TimeIso8601
+        | TemplateVariable::TimeLocal
+        | TemplateVariable::TraceId => None,
     }
 }
 
@@ -306,15 +367,68 @@ mod tests {
         }
     }
 
+    /// All values but the status are this text.
+    struct Long(String);
+
+    impl Variables for Long {
+        fn write(&self, variable: &TemplateVariable, out: &mut String) -> bool {
+            out.push_str(if *variable == TemplateVariable::Status { "200" } else { &self.0 });
+            true
+        }
+    }
+
     fn filled_in(format: &str) -> String {
+        filled_in_with(format, &Hostile)
+    }
+
+    fn filled_in_with(format: &str, variables: &dyn Variables) -> String {
         let text = format!(r#"{{"access_log": {{"path": "-", "format": {format}}}}}"#);
         let log = Configuration::parse(&text).unwrap().access_log.unwrap();
-        line(&log.format, &Hostile)
+        line(&log.format, variables)
     }
 
     #[test]
     fn a_client_cannot_forge_a_line() {
         assert_eq!(filled_in(r#""$status \"$uri\" $host""#), "200 \"/a\\x22b\\x0Ac\\x5C\\x01\\x02\\xE2\\x80\\xAE\" -");
+    }
+
+    #[test]
+    fn a_long_value_of_a_client_or_a_script_is_cut() {
+        let long = Long("ü".repeat(450_000));
+        for (format, longest) in [
+            (r#""$response_header_content_type""#, LONGEST_OF_RESPONSE),
+            (r#""$header_user_agent""#, LONGEST_OF_CLIENT),
+            (r#""$request_line""#, LONGEST_OF_CLIENT),
+            (r#""$cookie_a""#, LONGEST_OF_CLIENT),
+        ] {
+            let expected = format!("{}...", "ü".repeat(longest / 2));
+            assert_eq!(filled_in_with(format, &long), expected, "{format}");
+        }
+        let whole = "x".repeat(LONGEST_OF_RESPONSE);
+        assert_eq!(filled_in_with(r#""$response_header_a $arg_b""#, &Long(whole.clone())), format!("{whole} {whole}"));
+    }
+
+    #[test]
+    fn a_line_is_short_also_with_escape_sequences() {
+        // Plain text, and characters that have escape sequences.
+        for value in ["x", "\"", "\t", "\u{feff}", "\u{fffd}"] {
+            let value = Long(value.repeat(300_000));
+            let many = "$uri $host $arg_a $arg_b $header_a $header_b $cookie_a $cookie_b $response_header_a ".repeat(9);
+            for format in [format!(r#""{many}""#), format!(r#"{{"all": "{many}"}}"#)] {
+                let line = filled_in_with(&format, &value);
+                assert!(line.len() < LONGEST_LINE + 2 * many.len(), "{} bytes", line.len());
+                assert!(line.len() > LONGEST_LINE / 2, "{} bytes", line.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_of_long_values_is_json_with_numbers() {
+        let line = filled_in_with(r#""json""#, &Long("\u{fffd}\"".repeat(300_000)));
+        let line = line.replace(char::from(BODY_BYTES), "5").replace(char::from(REQUEST_TIME), "0.001");
+        let value: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(value["status"], 200);
+        assert!(value["content_type"].as_str().unwrap().ends_with("..."));
     }
 
     #[test]
