@@ -35,6 +35,10 @@ const WINDOW: Duration = Duration::from_secs(10);
 const MAX_SUBJECTS: usize = 64;
 /// The same for applications and upstreams, which strangers do not choose.
 const MAX_CONFIGURED: usize = 4096;
+/// The beginnings of the targets of the supervisor's lines whose first name in quotes is that of an application.
+const ABOUT_APPLICATIONS: [&str; 2] = ["howdah_supervisor::generation", "howdah_supervisor::control::deploys"];
+/// A target of such lines, too; targets that begin with it are not.
+const CONTROL: &str = "howdah_supervisor::control";
 /// The fields that distinguish kinds.
 const SUBJECTS: [&str; 2] = [APPLICATION, "upstream"];
 const APPLICATION: &str = "application";
@@ -109,6 +113,11 @@ fn is_limited(level: Level, target: &str) -> bool {
     level <= most && !UNLIMITED.contains(&target)
 }
 
+/// Whether the first name in quotes of such a line is an application.
+fn is_about_application(target: &str) -> bool {
+    target == CONTROL || ABOUT_APPLICATIONS.iter().any(|beginning| target.starts_with(beginning))
+}
+
 /// The application of the request that this thread works on, which the form of the lines adds; empty outside of
 /// requests.
 fn field_of_request(name: &str) -> String {
@@ -155,7 +164,8 @@ impl<S> Filter<S> for LogLimit {
         if reader.subject.is_empty() {
             reader.subject = field_of_request(if is_by_client { CLIENT } else { APPLICATION });
         }
-        let most = if reader.subject.is_empty() || is_by_client { MAX_SUBJECTS } else { MAX_CONFIGURED };
+        let is_configured = !reader.subject.is_empty() || is_about_application(metadata.target());
+        let most = if is_configured && !is_by_client { MAX_CONFIGURED } else { MAX_SUBJECTS };
         let subject = reader.subject().to_owned();
         with_state(|state| {
             let may_pass = state.admit(metadata.callsite(), subject, most, Instant::now(), || reader.line(metadata));
@@ -271,7 +281,9 @@ impl Visit for Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
     use tracing::Callsite as _;
+    use tracing_subscriber::layer::{Layer, SubscriberExt};
 
     #[test]
     fn a_kind_has_a_burst_and_a_number_at_the_end_of_its_window() {
@@ -305,35 +317,63 @@ mod tests {
         assert_eq!(subject("", "no name"), "");
     }
 
+    struct Collector(Arc<Mutex<Vec<String>>>);
+
+    impl<S: tracing::Subscriber> Layer<S> for Collector {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            let mut reader = Reader::default();
+            event.record(&mut reader);
+            self.0.lock().unwrap().push(reader.line(event.metadata()));
+        }
+    }
+
+    /// The lines of `log` that pass.
+    fn written(log: impl FnOnce()) -> Vec<String> {
+        let written = Arc::default();
+        let collector = Collector(Arc::clone(&written)).with_filter(LogLimit);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(collector), log);
+        written.lock().unwrap().clone()
+    }
+
+    #[test]
+    fn each_application_that_a_line_of_the_supervisor_names_is_a_kind() {
+        let log = || {
+            let names = (0..MAX_SUBJECTS).map(|number| format!("site{number}"));
+            let flood = (0..100).map(|_| "evil".to_owned());
+            for name in names.chain(flood).chain(["victim".to_owned()]) {
+                tracing::warn!(target: "howdah_supervisor::generation::php", "worker of {name:?} was killed");
+            }
+        };
+        let lines = written(log);
+        assert_eq!(lines.len(), MAX_SUBJECTS + BURST as usize + 1);
+        assert_eq!(lines.last().unwrap(), "worker of \"victim\" was killed");
+    }
+
+    #[test]
+    fn names_in_other_lines_are_those_of_strangers() {
+        let cases = [
+            ("howdah_supervisor::generation::program::process", true),
+            ("howdah_supervisor::control", true),
+            ("howdah_supervisor::control::deploys::watch", true),
+            ("howdah_supervisor::control::processes::acme::on_demand::names", false),
+            ("howdah_router::dispatch", false),
+        ];
+        for (target, expected) in cases {
+            assert_eq!(is_about_application(target), expected, "{target}");
+        }
+    }
+
     #[test]
     fn the_last_line_has_its_fields_and_a_configurations_warnings_are_all_written() {
-        use std::sync::Arc;
-        use tracing_subscriber::layer::{Layer, SubscriberExt};
-
-        #[derive(Default)]
-        struct Written(Mutex<Vec<String>>);
-
-        struct Collector(Arc<Written>);
-
-        impl<S: tracing::Subscriber> Layer<S> for Collector {
-            fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-                let mut reader = Reader::default();
-                event.record(&mut reader);
-                self.0.0.lock().unwrap().push(reader.line(event.metadata()));
-            }
-        }
-
-        let written = Arc::new(Written::default());
-        let collector = Collector(Arc::clone(&written)).with_filter(LogLimit);
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(collector), || {
+        let lines = written(|| {
             for number in 0..BURST + 10 {
                 tracing::warn!(target: CONFIGURATION_WARNINGS, "option {number} has no effect");
             }
-            assert_eq!(written.0.lock().unwrap().len() as u32, BURST + 10);
             for number in 0..BURST + 2 {
                 tracing::warn!(upstream = "of this test", reason = "too long", number, "a header was dropped");
             }
         });
+        assert_eq!(lines.len() as u32, 2 * BURST + 10);
         let last = with_state(|state| {
             let window = state.windows.values().find_map(|of_line| of_line.get("of this test"));
             window.map(|window| (window.suppressed, window.last.clone()))
