@@ -85,10 +85,10 @@ def test_missing_scripts_of_one_site_silence_no_line_about_another(folder, appli
 
 
 def test_each_client_with_wrong_passwords_is_logged(run):
-    """As fail2ban needs it, also while another one guesses."""
+    """As fail2ban needs it, also while others guess, each from several addresses."""
     basic_auth = {"realm": "x", "users": {"ann": "$apr1$8sFt66rZ$CwW5jnBTcCMb9M9VZMRdm/"}}
     server = run({"routes": [{"action": {"return": 200, "basic_auth": basic_auth}}]})
-    for client, count in (("127.0.0.2", 40), ("127.0.0.3", 5)):
+    for client, count in [(f"127.9.0.{n}", 1) for n in range(1, 65)] + [("127.0.0.2", 40), ("127.0.0.3", 5)]:
         with socket.create_connection(("127.0.0.1", server.port), source_address=(client, 0)) as guesses:
             for number in range(count):
                 credentials = base64.b64encode(f"ann:{client}{number}".encode()).decode()

@@ -5,18 +5,19 @@
 //! field, of the current request, or of the first name in quotes. Of each kind, [`BURST`] lines are written in
 //! [`WINDOW`]; the others are counted, and one line at the end of the window has their number and the last of them,
 //! with its fields. Strangers may choose names: beyond [`MAX_SUBJECTS`] for a line in the source, further ones are one kind. Wrong
-//! passwords are of one kind for each client, because fail2ban needs each client.
+//! passwords are of one kind for each client, because fail2ban needs each client; a /64 of IPv6 is one client.
 //! Warnings and errors are limited, and of the router, which clients talk to, and of deploys also information. The
 //! warnings of a configuration are not limited, because they all differ, and neither is what an operator requests: the
 //! other levels, and `log_route`.
 //!
 //! A thread writes the numbers. It starts with the first suppressed line, and exits when no window has one.
 
-use howdah_router::{LOG_ROUTE, WRONG_PASSWORDS};
+use howdah_router::{LOG_ROUTE, WRONG_PASSWORDS, client_network};
 use howdah_supervisor::CONFIGURATION_WARNINGS;
 use howdah_supervisor::plain_text::plain_and_short;
 use std::collections::HashMap;
 use std::fmt::{Debug, Write as _};
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,6 +36,8 @@ const WINDOW: Duration = Duration::from_secs(10);
 const MAX_SUBJECTS: usize = 64;
 /// The same for applications and upstreams, which strangers do not choose.
 const MAX_CONFIGURED: usize = 4096;
+/// The same for clients with wrong passwords. An attacker needs an address and a verification for each.
+const MAX_CLIENTS: usize = 4096;
 /// The beginnings of the targets of the supervisor's lines whose first name in quotes is that of an application.
 const ABOUT_APPLICATIONS: [&str; 2] = ["howdah_supervisor::generation", "howdah_supervisor::control::deploys"];
 /// A target of such lines, too; targets that begin with it are not.
@@ -56,7 +59,8 @@ pub struct LogLimit;
 
 #[derive(Debug, Default)]
 struct State {
-    windows: HashMap<Identifier, HashMap<String, Window>>,
+    /// By the name that the line is about; `None` for the names beyond the most that are counted apart.
+    windows: HashMap<Identifier, HashMap<Option<String>, Window>>,
     /// The thread runs.
     is_reporting: bool,
 }
@@ -75,7 +79,8 @@ struct Window {
 #[derive(Debug, PartialEq, Eq)]
 struct Suppressed {
     count: u64,
-    subject: String,
+    /// `None` for several names.
+    subject: Option<String>,
     last: String,
 }
 
@@ -102,7 +107,11 @@ fn with_state<T>(act: impl FnOnce(&mut State) -> T) -> T {
 
 fn log(all: Vec<Suppressed>) {
     for Suppressed { count, subject, last } in all {
-        let of = if subject.is_empty() { String::new() } else { format!(" about {subject}") };
+        let of = match subject.as_deref() {
+            None => " about others".to_owned(),
+            Some("") => String::new(),
+            Some(name) => format!(" about {name}"),
+        };
         tracing::warn!("{count} similar lines{of} were suppressed in {} s; the last: {last}", WINDOW.as_secs());
     }
 }
@@ -118,11 +127,18 @@ fn is_about_application(target: &str) -> bool {
     target == CONTROL || ABOUT_APPLICATIONS.iter().any(|beginning| target.starts_with(beginning))
 }
 
-/// The application of the request that this thread works on, which the form of the lines adds; empty outside of
-/// requests.
+/// A field of the request that this thread works on, which the form of the lines adds; empty outside of requests.
 fn field_of_request(name: &str) -> String {
     let field = howdah_router::current_request_fields().into_iter().find(|(field, _)| *field == name);
     field.map(|(_, value)| value).unwrap_or_default()
+}
+
+/// The client with this address: an IPv4 address, a /64 of IPv6, or another text, as of Unix sockets.
+fn client(address: &str) -> String {
+    match address.parse().map(client_network) {
+        Ok(IpAddr::V6(network)) => format!("{network}/64"),
+        Ok(IpAddr::V4(_)) | Err(_) => address.to_owned(),
+    }
 }
 
 fn report_until_quiet() {
@@ -161,11 +177,17 @@ impl<S> Filter<S> for LogLimit {
         let mut reader = Reader::default();
         event.record(&mut reader);
         let is_by_client = metadata.target() == WRONG_PASSWORDS;
-        if reader.subject.is_empty() {
-            reader.subject = field_of_request(if is_by_client { CLIENT } else { APPLICATION });
+        if is_by_client {
+            reader.subject = client(&field_of_request(CLIENT));
+        } else if reader.subject.is_empty() {
+            reader.subject = field_of_request(APPLICATION);
         }
         let is_configured = !reader.subject.is_empty() || is_about_application(metadata.target());
-        let most = if is_configured && !is_by_client { MAX_CONFIGURED } else { MAX_SUBJECTS };
+        let most = match (is_by_client, is_configured) {
+            (true, _) => MAX_CLIENTS,
+            (false, true) => MAX_CONFIGURED,
+            (false, false) => MAX_SUBJECTS,
+        };
         let subject = reader.subject().to_owned();
         with_state(|state| {
             let may_pass = state.admit(metadata.callsite(), subject, most, Instant::now(), || reader.line(metadata));
@@ -192,12 +214,14 @@ impl State {
         text: impl FnOnce() -> String,
     ) -> bool {
         let windows = self.windows.entry(line).or_default();
-        if windows.len() >= most {
+        let mut subject = Some(subject);
+        if windows.len() >= most && !windows.contains_key(&subject) {
             windows.retain(|_, window| window.suppressed > 0 || !window.is_over(now));
+            if windows.len() >= most {
+                subject = None;
+            }
         }
-        let is_one_more = windows.len() >= most && !windows.contains_key(&subject);
-        let window = windows.entry(if is_one_more { String::new() } else { subject });
-        let window = window.or_insert_with(|| Window::new(now));
+        let window = windows.entry(subject).or_insert_with(|| Window::new(now));
         if window.is_over(now) && window.suppressed == 0 {
             *window = Window::new(now);
         }
@@ -301,7 +325,7 @@ mod tests {
         assert_eq!(state.end_windows(Some(start + WINDOW / 2)), []);
         // The number of a window that is over may come late.
         assert_eq!(admitted(&mut state, "shop", start + WINDOW, 2), 0);
-        let expected = Suppressed { count: 7, subject: "shop".to_owned(), last: "text".to_owned() };
+        let expected = Suppressed { count: 7, subject: Some("shop".to_owned()), last: "text".to_owned() };
         assert_eq!(state.end_windows(Some(start + WINDOW)), [expected]);
         assert_eq!(admitted(&mut state, "shop", start + WINDOW, 1), 1);
         assert_eq!((state.next_end(), state.end_windows(None)), (None, vec![]));
@@ -375,7 +399,7 @@ mod tests {
         });
         assert_eq!(lines.len() as u32, 2 * BURST + 10);
         let last = with_state(|state| {
-            let window = state.windows.values().find_map(|of_line| of_line.get("of this test"));
+            let window = state.windows.values().find_map(|of_line| of_line.get(&Some("of this test".to_owned())));
             window.map(|window| (window.suppressed, window.last.clone()))
         });
         assert_eq!(last, Some((2, format!("a header was dropped reason=\"too long\" number={}", BURST + 1))));
@@ -398,6 +422,21 @@ mod tests {
     }
 
     #[test]
+    fn a_client_is_an_address_or_a_network() {
+        let cases = [
+            ("127.9.0.1", "127.9.0.1"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+            ("2001:db8:1:2:ffff::", "2001:db8:1:2::/64"),
+            ("2001:db8:1:3::", "2001:db8:1:3::/64"),
+            ("unix:", "unix:"),
+            ("", ""),
+        ];
+        for (address, expected) in cases {
+            assert_eq!(client(address), expected, "{address}");
+        }
+    }
+
+    #[test]
     fn names_that_strangers_choose_are_one_kind_beyond_a_number() {
         let line = |name: &'static str| match name {
             "one" => tracing::callsite!(name: "one", kind: tracing::metadata::Kind::EVENT, fields: message).metadata(),
@@ -413,7 +452,8 @@ mod tests {
         assert!(admit("two", 7, now), "another line has its own names");
         assert!(admit("one", 20_000, now + WINDOW), "after the window");
         let ended = state.end_windows(Some(now + WINDOW));
-        assert_eq!(ended.iter().map(|suppressed| &*suppressed.subject).collect::<Vec<_>>(), [""]);
+        let expected = (10_000 - (MAX_SUBJECTS + BURST as usize) as u64, None);
+        assert_eq!(ended.iter().map(|ended| (ended.count, ended.subject.as_deref())).collect::<Vec<_>>(), [expected]);
         assert_eq!(state.windows.values().map(HashMap::len).sum::<usize>(), 1);
     }
 }

@@ -37,7 +37,7 @@ mod resources;
 mod response;
 mod static_files;
 
-pub use access::WRONG_PASSWORDS;
+pub use access::{WRONG_PASSWORDS, client_network};
 pub use dispatch::LOG_ROUTE;
 pub use process::main;
 pub use report::send_log_line;

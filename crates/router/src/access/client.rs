@@ -30,16 +30,20 @@ pub struct CountedRequest {
 
 const SHARDS: usize = 16;
 
+/// The client with this address: the address, or the first one of its /64.
+pub fn client_network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
+
 // === impl LimitedClient ===
 
 impl LimitedClient {
     /// The client with this address of the limit with this index.
     pub fn new(address: IpAddr, limit: usize) -> LimitedClient {
-        let network = match address {
-            IpAddr::V4(_) => address,
-            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        };
-        LimitedClient { network, limit }
+        LimitedClient { network: client_network(address), limit }
     }
 }
 

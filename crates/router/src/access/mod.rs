@@ -20,6 +20,7 @@ mod verified;
 mod withdrawals;
 
 pub use authentication::{Authentication, WRONG_PASSWORDS};
+pub use client::client_network;
 pub use connection_limits::ConnectionLimits;
 pub use rate_limits::RateLimits;
 pub use user_file::UserFiles;
