@@ -498,7 +498,8 @@ def upstream(uri: str, name: str) -> dict:
 
 def test_a_unix_upstream_that_hangs_stops_no_other_requests(start, place_of_sockets: PausableFileSystem):
     hanging = place_of_sockets
-    local, link = hanging.point.parent / "local", hanging.point.parent / "link"
+    local, link = hanging.point.parent / "local", hanging.point.parent / "links" / "link"
+    link.parent.mkdir()
     link.symlink_to(local)
     answer = answers(ok(b"up", b"Connection: close"))
     with Upstream(answer, f"unix:{hanging.point}/s"), Upstream(answer, f"unix:{local}"):

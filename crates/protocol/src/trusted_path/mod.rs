@@ -15,6 +15,8 @@
 //!
 //! A file that is only read may be behind any link of a user who owns the file, too: its content gives that user nothing new.
 //!
+//! The same is true of a socket to which we connect.
+//!
 //! A hard link is refused in a folder that another user can write to, unless the file is only read: it may be a name of any file. The
 //! kernel prevents such links only with `fs.protected_hardlinks`.
 //!
@@ -78,6 +80,38 @@ pub fn read(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Opens a socket without access, for connect(2) by `/proc/self/fd`. A link leads to a socket of its owner only: ours may be permitted
+/// to connect to sockets of other users, to which the owner of the link may not.
+///
+/// # Errors
+/// The errors of open(2), and one for a link to a socket of another user than the link's, or a hard link.
+pub fn socket(path: &Path) -> io::Result<OwnedFd> {
+    open_socket(path).map_err(|error| match error.raw_os_error() {
+        Some(_) => error,
+        None => io::Error::other(format!("{error}; write the path of the socket itself into the configuration")),
+    })
+}
+
+fn open_socket(path: &Path) -> io::Result<OwnedFd> {
+    let mut leaders = Vec::new();
+    let (folder, file) = follow(path, OFlags::PATH, Mode::empty(), |led_by| {
+        leaders.push(led_by);
+        Ok(())
+    })?;
+    let (stat, parent) = (fstat(&file)?, fstat(&folder)?);
+    if let Some(led_by) = leaders.into_iter().find(|led_by| !led_by.may_lead_to(stat.st_uid)) {
+        let (link, user) = (led_by.link(), stat.st_uid);
+        return Err(io::Error::other(format!(
+            "it is {link} to a socket of another user, id {user}: it is not followed"
+        )));
+    }
+    let is_of_folder = stat.st_uid == parent.st_uid && parent.st_mode & WRITABLE_BY_OTHERS == 0;
+    if stat.st_nlink > 1 && !is_of_folder && is_open_to_others(&parent) {
+        return Err(hard_links(stat.st_nlink));
+    }
+    Ok(file)
+}
+
 /// Opens a file behind links. `untrusted` decides about a link at the end of the path that is not trusted. Returns the folder of the
 /// file, too.
 fn follow(
@@ -92,6 +126,8 @@ fn follow(
     loop {
         match openat(&folder, &name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode) {
             Err(Errno::LOOP) => {}
+            // Without access, a link itself is opened.
+            Ok(file) if flags.contains(OFlags::PATH) && is_link(&fstat(&file)?) => {}
             opened => return opened.map(|file| (folder, file)).map_err(io::Error::from),
         }
         let link = openat(&folder, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
@@ -413,12 +449,9 @@ fn is_link(stat: &Stat) -> bool {
 fn with_one_name(folder: &OwnedFd, file: OwnedFd) -> io::Result<File> {
     let stat = fstat(&file)?;
     let parent = fstat(folder)?;
-    if is_regular(&stat) && (!is_trusted(parent.st_uid) || parent.st_mode & WRITABLE_BY_OTHERS != 0) {
-        let names = stat.st_nlink;
-        if names > 1 {
-            return Err(io::Error::other(format!(
-                "it has {names} names (hard links), and another user can write to its folder; remove it"
-            )));
+    if is_regular(&stat) && is_open_to_others(&parent) {
+        if stat.st_nlink > 1 {
+            return Err(hard_links(stat.st_nlink));
         }
         // The name by which it was opened is the one that was counted if it is there after the count: a removed one does not come back.
         let path = readlinkat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new())?;
@@ -429,6 +462,14 @@ fn with_one_name(folder: &OwnedFd, file: OwnedFd) -> io::Result<File> {
         }
     }
     Ok(File::from(file))
+}
+
+fn is_open_to_others(folder: &Stat) -> bool {
+    !is_trusted(folder.st_uid) || folder.st_mode & WRITABLE_BY_OTHERS != 0
+}
+
+fn hard_links(names: u64) -> io::Error {
+    io::Error::other(format!("it has {names} names (hard links), and another user can write to its folder; remove it"))
 }
 
 fn is_regular(stat: &Stat) -> bool {

@@ -392,3 +392,41 @@ fn a_link_that_is_swapped_in_meanwhile_is_not_followed() {
     assert_eq!(std::fs::read(&victim).unwrap(), b"");
     assert!(std::fs::metadata(at("other")).unwrap().len() > 0, "our own link was followed");
 }
+
+#[test]
+fn a_link_to_a_socket_leads_to_one_of_its_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["theirs", "private"] {
+        std::fs::create_dir(at(name)).unwrap();
+    }
+    let listener = std::os::unix::net::UnixListener::bind(at("private/socket")).unwrap();
+    symlink("private/socket", at("ours")).unwrap();
+    symlink(at("private/socket"), at("theirs/socket")).unwrap();
+    symlink(at("private"), at("theirs/folder")).unwrap();
+    std::fs::hard_link(at("private/socket"), at("theirs/name")).unwrap();
+    let found = socket(&at("ours")).unwrap();
+    std::os::unix::net::UnixStream::connect(format!("/proc/self/fd/{}", found.as_raw_fd())).unwrap();
+    listener.accept().unwrap();
+    assert_eq!(socket(&at("missing")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for name in ["theirs", "theirs/socket", "theirs/folder"] {
+        lchown(at(name), Some(65534), None).unwrap();
+    }
+    for (name, reason) in [
+        (
+            "theirs/socket",
+            "it is a symbolic link of user id 65534 to a socket of another user, id 0: it is not followed",
+        ),
+        ("theirs/folder/socket", "which belongs to another user, id 0: it is not followed"),
+        ("theirs/name", "it has 2 names (hard links)"),
+    ] {
+        let refused = socket(&at(name)).unwrap_err().to_string();
+        assert!(refused.contains(reason) && refused.ends_with("the socket itself into the configuration"), "{refused}");
+    }
+    socket(&at("private/socket")).unwrap();
+    lchown(at("private/socket"), Some(65534), None).unwrap();
+    socket(&at("theirs/socket")).unwrap();
+}

@@ -4,9 +4,11 @@
 //! system call.
 
 use howdah_blocking_work::mounts;
+use howdah_protocol::trusted_path;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, fstat, openat2, statat};
 use rustix::io::Errno;
 use rustix::path::Arg;
+use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -58,12 +60,19 @@ pub fn metadata_below(rootfs: &Path, path: impl Arg, waiting: Waiting) -> Result
     local_metadata(open_cached(std::os::fd::AsFd::as_fd(&root), path, OFlags::empty(), ResolveFlags::IN_ROOT)?)
 }
 
-/// Opens the place of a file, for a system call that takes its path, only if no operation on the file waits.
+/// Opens a Unix socket of the configuration as [`trusted_path::socket`] does, only if no operation on the file waits. `None`: another
+/// thread must do it.
 ///
 /// # Errors
-/// [`MetadataError::WouldWait`] where another thread must do it.
-pub fn open_place(path: impl Arg) -> Result<OwnedFd, MetadataError> {
-    local(open_cached(CWD, path, OFlags::empty(), ResolveFlags::empty())?)
+/// As for [`trusted_path::socket`].
+pub fn open_socket(path: &Path) -> io::Result<Option<OwnedFd>> {
+    // A path without links is one look-up.
+    match open_cached(CWD, path, OFlags::empty(), ResolveFlags::NO_SYMLINKS).and_then(local) {
+        Ok(file) if fstat(&file)?.st_nlink == 1 => return Ok(Some(file)),
+        Ok(_) | Err(MetadataError::WouldWait | MetadataError::Failed(Errno::LOOP)) => {}
+        Err(MetadataError::Failed(error)) => return Err(error.into()),
+    }
+    if mounts::are_all_local() { trusted_path::socket(path).map(Some) } else { Ok(None) }
 }
 
 /// Opens a path that the kernel has in its cache.

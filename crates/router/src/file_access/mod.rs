@@ -8,7 +8,7 @@
 //!   repeats its work with [`Waiting::Allowed`] on another thread.
 //! - [`on_file_thread`] runs such work: a few threads for each place (a share, an application's root, a device, a
 //!   socket), so that one that hangs cannot take all of them, and with a timeout.
-//! - [`open_place`] is the same for a socket: an event loop connects only to one that it finds without waiting.
+//! - [`open_socket`] is the same for a socket: an event loop connects only to one that it finds without waiting.
 //!
 //! The control thread of the router reads files of a configuration with a deadline ([`within_deadline`]), and logs in
 //! such a file system are written by threads of their own.
@@ -22,7 +22,7 @@ mod metadata;
 mod threads;
 
 pub use deadline::within_deadline;
-pub use metadata::{MetadataError, Waiting, WouldWait, metadata, metadata_below, open_place};
+pub use metadata::{MetadataError, Waiting, WouldWait, metadata, metadata_below, open_socket};
 pub use threads::{
     FILE_THREADS, FilesUnavailable, Place, close_on_file_thread, on_file_thread, on_file_thread_unlogged,
 };

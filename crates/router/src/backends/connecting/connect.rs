@@ -1,22 +1,22 @@
 //! Connects a socket to an endpoint.
 //!
 //! The path of a Unix socket may be in a file system that hangs. An event loop connects only if it certainly does not wait
-//! ([`open_place`]). Otherwise a thread connects, with a timeout.
+//! ([`open_socket`]). Otherwise a thread connects, with a timeout.
 
 use crate::backends::connecting::known_addresses::KnownAddresses;
-use crate::file_access::{FilesUnavailable, MetadataError, Place, on_file_thread_unlogged, open_place};
+use crate::file_access::{FilesUnavailable, Place, on_file_thread_unlogged, open_socket};
 use crate::net::transport::Transport;
-use howdah_blocking_work::mounts;
 use howdah_config::Endpoint;
 use howdah_protocol::sockets::application_socket::ApplicationSocket;
 use howdah_protocol::sockets::refused_descriptors::{self, refuse_descriptors};
+use howdah_protocol::trusted_path;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixSocket, UnixStream};
 use tokio::time::{Instant, sleep, timeout};
@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout};
 /// Which user can decide where the path of a Unix socket leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathOwner {
-    /// The operator, in the configuration. Links are followed.
+    /// The operator, in the configuration. Links are followed as [`trusted_path`] has it.
     Operator,
     /// The user of an HTTP application, in a folder that howdah has made for its sockets. No link is followed.
     Application,
@@ -128,24 +128,30 @@ async fn connect_unix(path: &Path, owner: PathOwner, deadline: Instant) -> Resul
 }
 
 async fn connect_operator(path: &Path, limit: Duration) -> Result<UnixStream, NotConnected> {
-    let is_abstract = || path.as_os_str().as_encoded_bytes().starts_with(b"\0");
-    if mounts::are_all_local() || is_abstract() {
+    if path.as_os_str().as_encoded_bytes().starts_with(b"\0") {
         return Ok(connect_path(path).await?);
     }
-    match open_place(path) {
-        Ok(file) => Ok(connect_path(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd()))).await?),
-        Err(MetadataError::Failed(error)) => Err(NotConnected::System(error.into())),
-        Err(MetadataError::WouldWait) => connect_elsewhere(path, limit).await,
+    match open_socket(path)? {
+        Some(socket) => Ok(connect_path(&path_of(&socket)).await?),
+        None => connect_elsewhere(path, limit).await,
     }
 }
 
 /// On a thread: a connection to a socket, too, may ask the file system.
 async fn connect_elsewhere(path: &Path, limit: Duration) -> Result<UnixStream, NotConnected> {
     let (place, path) = (Place::of(path), path.to_owned());
-    let connect = on_file_thread_unlogged(&place, move || refused_descriptors::connect(&path));
+    let connect = on_file_thread_unlogged(&place, move || {
+        let socket = trusted_path::socket(&path)?;
+        refused_descriptors::connect(&path_of(&socket))
+    });
     let connected =
         timeout(limit, connect).await.unwrap_or(Err(FilesUnavailable::Hanging)).map_err(NotConnected::File)?;
     Ok(UnixStream::from_std(connected?)?)
+}
+
+/// A path of the open file, for connect(2).
+fn path_of(socket: &OwnedFd) -> PathBuf {
+    format!("/proc/self/fd/{}", socket.as_raw_fd()).into()
 }
 
 async fn connect_application(path: &Path) -> io::Result<UnixStream> {
