@@ -1,6 +1,7 @@
 """Users of the machine who put links in the places of Unix sockets: of upstreams, FastCGI servers and listeners."""
 
 import contextlib
+import json
 import os
 from pathlib import Path
 
@@ -8,8 +9,11 @@ import pytest
 
 from support.fastcgi import FakeServer, answer, fastcgi_application
 from support.faults.file_systems import pausable_file_system
+from support.http.client import Connection
 from support.http.upstream import Upstream, answers, ok
-from support.machine import needs_root
+from support.machine import NOBODY, needs_root
+from support.server import Howdah
+from support.waiting import wait_for
 
 USER, OTHER = 65534, 1
 
@@ -109,3 +113,50 @@ def test_the_link_of_a_user_leads_to_no_fastcgi_server_of_another_one(run, place
     assert server.get("/other/").text == "other"
     assert server.get("/index.php").status == 503
     server.wait_for_log_line(f"it is a symbolic link of user id {USER}", f"another user, id {OTHER}")
+
+
+def test_a_listener_takes_no_socket_of_another_user(place, application, folder):
+    """At the start, all sockets are bound before the first one listens: that of the other listener looks like a stale one."""
+    folder.php("index.php", "echo $_SERVER['SERVER_ADDR'];")
+    others, users = place / "other/s", place / "user/run/s"
+    link(place / "user/run", place / "other", USER)
+    (place / "state").mkdir(mode=0o700)
+
+    def arguments(port: int) -> list[str]:
+        config = {
+            "listeners": {
+                f"127.0.0.1:{port}": {"pass": "routes"},
+                f"unix:{others}": {"pass": "routes"},
+                f"unix:{users}": {"pass": "applications/app", "socket": {"user": NOBODY, "mode": "0666"}},
+            },
+            "routes": [{"action": {"return": 202}}],
+            "applications": {"app": application},
+        }
+        (place / "state/conf.json").write_text(json.dumps(config))
+        return ["run", "--state-dir", str(place / "state"), "--control", f"unix:{place}/control"]
+
+    def answer_of(path: Path):
+        with Connection(str(path)) as connection:
+            return connection.request("GET", "/")
+
+    def assert_the_other_listener_works() -> None:
+        assert answer_of(others).status == 202
+        assert (others.stat().st_uid, others.stat().st_mode & 0o777) == (0, 0o660)
+
+    with Howdah(arguments) as server:
+        server.control = place / "control"
+        assert_the_other_listener_works()
+        server.wait_for_log_line(f"cannot listen on unix:{users}", f"a symbolic link of user id {USER}", "howdah serves without it")
+        # A folder in its place: the listener works, with the name that is configured.
+        (place / "user/run").unlink()
+        (place / "user/run").mkdir()
+        os.chown(place / "user/run", USER, USER)
+        wait_for(users.exists, "its socket")
+        wait_for(lambda: answer_of(users).text == f"unix:{users}", "its answer")
+        assert (users.stat().st_uid, users.stat().st_mode & 0o777) == (USER, 0o666)
+        # The user replaces the folder while howdah runs.
+        (place / "user/run").rename(place / "user/moved")
+        link(place / "user/run", place / "other", USER)
+        assert server.api("DELETE", "/config/listeners/" + f"unix:{users}".replace("/", "%2F")).status == 200
+        wait_for(lambda: not (place / "user/moved/s").exists(), "the end of its socket")
+        assert_the_other_listener_works()

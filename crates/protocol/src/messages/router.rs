@@ -72,6 +72,8 @@ pub enum ToRouter {
     AddListener {
         /// Its number, unique for the life of the supervisor.
         id: u64,
+        /// The path of a Unix socket, as it is configured: it may be bound to another path of the same folder.
+        path: Option<String>,
     },
     /// Serve with this configuration from now on. Descriptors: its text; the certificates, a JSON object of names and PEM
     /// bundles; the access log, if there is one.

@@ -158,8 +158,17 @@ fn follow(
 /// # Errors
 /// The errors of open(2), and one for a link of another user.
 pub fn folder(path: &Path) -> io::Result<(OwnedFd, OsString)> {
-    let folder = Links::new().folder_of(CWD, path)?;
-    Ok((folder, name_of(path)?))
+    place(path).map(|place| (place.folder, place.name))
+}
+
+/// The same, with whether the path stays what it is.
+///
+/// # Errors
+/// As above.
+pub fn place(path: &Path) -> io::Result<Place> {
+    let mut links = Links::new();
+    let folder = links.folder_of(CWD, path)?;
+    Ok(Place { folder, name: name_of(path)?, is_fixed: links.is_fixed })
 }
 
 /// The folder at this path, whose links are followed as above: a descriptor with `O_PATH`.
@@ -198,6 +207,17 @@ pub fn owner_of_folder(path: &Path) -> io::Result<(u32, u32)> {
     Ok((stat.st_uid, stat.st_gid))
 }
 
+/// Where a file is, or may be created.
+#[derive(Debug)]
+pub struct Place {
+    /// The folder, with `O_PATH`.
+    pub folder: OwnedFd,
+    /// The name in it.
+    pub name: OsString,
+    /// Whether no other user can make the path lead to another folder.
+    pub is_fixed: bool,
+}
+
 /// The links and names that may still be followed.
 struct Links {
     left: u32,
@@ -212,6 +232,8 @@ struct Links {
     lead_into_folders: bool,
     /// The root directory, if it is not ours.
     root: Option<OwnedFd>,
+    /// Whether no other user could have replaced a folder on the way.
+    is_fixed: bool,
 }
 
 /// Users who can put a link in the place where it is, although we do not trust them.
@@ -237,6 +259,7 @@ impl Links {
             in_folder_of: None,
             lead_into_folders: false,
             root: None,
+            is_fixed: true,
         }
     }
 
@@ -248,7 +271,7 @@ impl Links {
 
     fn folder(&mut self, base: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
         let mut folder = openat(base, ".", FOLDER, Mode::empty())?;
-        self.pass_folder_of(fstat(&folder)?.st_uid);
+        self.pass_folder(&fstat(&folder)?);
         for component in path.components() {
             let name = component.as_os_str();
             self.count_name()?;
@@ -264,7 +287,7 @@ impl Links {
             let stat = fstat(&next)?;
             folder = match is_link(&stat) {
                 false => {
-                    self.pass_folder_of(stat.st_uid);
+                    self.pass_folder(&stat);
                     next
                 }
                 true if self.is_of_procfs(&folder)? => openat(&folder, name, FOLDER, Mode::empty())?,
@@ -291,6 +314,7 @@ impl Links {
         self.begin_link_of(led_by);
         let linked = self.folder(folder, &target)?;
         let Some(led_by) = led_by else { return Ok(linked) };
+        self.is_fixed = false;
         let found = fstat(&linked)?.st_uid;
         let may_lead_there = led_by.may_lead_to(found)
             || self.is_in_folder_of(led_by, &linked)?
@@ -327,11 +351,13 @@ impl Links {
         led_by.owner.is_none() || (self.lead_into_folders && folder.st_mode & STICKY == 0)
     }
 
-    /// The path leads through a folder of this owner.
-    fn pass_folder_of(&mut self, owner: u32) {
-        if !is_trusted(owner) {
-            self.in_folder_of = Some(owner);
+    /// The path leads through this folder.
+    fn pass_folder(&mut self, folder: &Stat) {
+        if !is_trusted(folder.st_uid) {
+            self.in_folder_of = Some(folder.st_uid);
         }
+        let all_can_rename = folder.st_mode & (WRITABLE_BY_ALL | STICKY) == WRITABLE_BY_ALL;
+        self.is_fixed &= is_trusted(folder.st_uid) && !all_can_rename;
     }
 
     /// Whether this folder is somewhere below the other one; for a link of another user not in another mount, which has no rename.

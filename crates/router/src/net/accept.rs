@@ -208,16 +208,16 @@ impl<D> Accepting<D> {
 // === impl Listening ===
 
 impl Listening {
-    /// Takes a listening socket, and sets the options that accepted sockets inherit.
+    /// Takes a listening socket, and sets the options that accepted sockets inherit. `path`: that of a Unix socket.
     ///
     /// # Errors
     /// When it is not a listening socket.
-    pub fn new(socket: OwnedFd) -> io::Result<Listening> {
+    pub fn new(socket: OwnedFd, path: Option<String>) -> io::Result<Listening> {
         let address = getsockname(&socket)?;
         if let Ok(unix) = SocketAddrUnix::try_from(address) {
             let name = match unix.abstract_name() {
                 Some(name) => format!("@{}", String::from_utf8_lossy(name)),
-                None => unix.path().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
+                None => path.unwrap_or_default(),
             };
             return Ok(Listening::Unix(socket.into(), name));
         }

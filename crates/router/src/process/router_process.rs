@@ -176,12 +176,12 @@ impl RouterProcess {
     fn handle(&mut self, message: ToRouter, mut descriptors: Descriptors) -> io::Result<()> {
         match message {
             ToRouter::AddGeneration(boot) => self.add_generation(boot, descriptors)?,
-            ToRouter::AddListener { id } => {
+            ToRouter::AddListener { id, path } => {
                 let socket = next(&mut descriptors)?;
                 if sockopt::socket_type(&socket)? == SocketType::DGRAM {
                     self.quic_sockets.insert(id, socket.into());
                 } else {
-                    self.listeners.insert(id, Arc::new(Listening::new(socket)?));
+                    self.listeners.insert(id, Arc::new(Listening::new(socket, path)?));
                 }
             }
             ToRouter::AddHttpGeneration(boot) => {

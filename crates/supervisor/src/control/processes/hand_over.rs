@@ -52,7 +52,8 @@ impl HandOver {
         }
         for id in active.sockets_of_router().filter(|id| listeners.is_open(*id)) {
             if self.known.listeners.insert(id) {
-                self.messages.push((ToRouter::AddListener { id }, vec![listeners.descriptor(id)?]));
+                let message = ToRouter::AddListener { id, path: listeners.unix_path(id) };
+                self.messages.push((message, vec![listeners.descriptor(id)?]));
             }
         }
         let certificates = certificates.for_router(certificates::used(&active.configuration));

@@ -14,7 +14,7 @@ use crate::os::resources;
 use crate::os::system_error::error_text;
 use howdah_config::Address;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
-use socket_file::{SOCKET_MODE, SocketFile};
+use socket_file::{FileId, SOCKET_MODE, SocketFile};
 use socket2::{SockFilter, SockRef};
 use std::collections::BTreeMap;
 use std::io;
@@ -86,13 +86,26 @@ impl Listeners {
         let mode = if chosen_by == ChosenBy::Control { CONTROL_MODE } else { SOCKET_MODE };
         let opened = match address {
             Address::Tcp(address) => open_tcp(*address),
-            Address::Unix(path) => open_unix(path, mode),
+            Address::Unix(path) => open_unix(path, mode, self.socket_files()),
             Address::Abstract(name) => open_abstract(name),
         };
         let socket = opened.map_err(|error| self.refusal(address, 0, &error, chosen_by))?;
         self.last += 1;
         self.sockets.insert(self.last, socket);
         Ok(self.last)
+    }
+
+    /// The files of all Unix sockets.
+    fn socket_files(&self) -> Vec<FileId> {
+        self.sockets.values().filter_map(|socket| socket.file.as_ref().map(SocketFile::id)).collect()
+    }
+
+    /// The path of a Unix socket, as it is configured.
+    pub fn unix_path(&self, id: u64) -> Option<String> {
+        match &self.sockets.get(&id)?.configured {
+            Address::Unix(path) => Some(path.to_string_lossy().into_owned()),
+            _ => None,
+        }
     }
 
     /// A number without a socket, in place of one that cannot be opened.
@@ -247,8 +260,8 @@ fn open_udp(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn open_unix(path: &Path, mode: u32) -> io::Result<Socket> {
-    let (fd, file) = SocketFile::bind(path, mode)?;
+fn open_unix(path: &Path, mode: u32, own: Vec<FileId>) -> io::Result<Socket> {
+    let (fd, file) = SocketFile::bind(path, mode, own)?;
     let address = Address::Unix(path.to_owned());
     Ok(Socket { fd, configured: address.clone(), address, quic_of: None, file: Some(file) })
 }
@@ -347,6 +360,20 @@ mod tests {
         assert_eq!(path.metadata().unwrap().mode() & 0o777, SOCKET_MODE);
         drop(listeners);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn our_own_socket_that_does_not_listen_yet_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, same) = (folder.path().join("folder/s"), folder.path().join("link/s"));
+        std::fs::create_dir(folder.path().join("folder")).unwrap();
+        std::os::unix::fs::symlink("folder", folder.path().join("link")).unwrap();
+        let mut listeners = Listeners::default();
+        listeners.open(&Address::Unix(path.clone()), ChosenBy::Option).unwrap();
+        let inode = path.metadata().unwrap().ino();
+        let error = listeners.open(&Address::Unix(same), ChosenBy::Option).unwrap_err();
+        assert!(error.contains("is in use by another program"), "{error}");
+        assert_eq!(path.metadata().unwrap().ino(), inode);
     }
 
     #[test]
