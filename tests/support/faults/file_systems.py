@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import errno
 import os
 import select
 import shutil
@@ -79,16 +80,9 @@ def silent_file_system(folder: Path) -> Iterator[Path]:
     Nothing in the test may look into the folder. (This is the FUSE protocol, linux/fuse.h, up to the answer to its first
     request.)
     """
-    if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
-        pytest.skip("nothing can be mounted")
     point = folder / "silent"
     point.mkdir()
-    device = os.open("/dev/fuse", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-    options = f"fd={device},rootmode=40755,user_id=0,group_id=0,allow_other"
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mount(b"silent", os.fsencode(point), b"fuse", 0, options.encode()):
-        os.close(device)
-        pytest.skip(f"nothing can be mounted: {os.strerror(ctypes.get_errno())}")
+    device = mount_fuse(point)
     finished = threading.Event()
 
     def accept() -> None:
@@ -99,9 +93,7 @@ def silent_file_system(folder: Path) -> Iterator[Path]:
                 request = os.read(device, 1 << 17)
                 _, opcode, unique = struct.unpack_from("=IIQ", request)
                 if opcode == FUSE_INIT:
-                    major, minor = struct.unpack_from("=II", request, 40)
-                    answer = struct.pack("=IIIIHHIIHHII24x", major, min(minor, 31), 4096, 0, 8, 8, 4096, 1, 1, 0, 0, 0)
-                    os.write(device, struct.pack("=IiQ", 16 + len(answer), 0, unique) + answer)
+                    os.write(device, fuse_answer(unique, init_answer(request)))
 
     thread = threading.Thread(target=accept)
     thread.start()
@@ -113,6 +105,82 @@ def silent_file_system(folder: Path) -> Iterator[Path]:
         # All that wait get an error now.
         os.close(device)
         subprocess.run(["umount", "--lazy", point], stderr=subprocess.DEVNULL)
+
+
+@contextlib.contextmanager
+def forged_file_system(point: Path, user: int, owner: int, entries: dict[str, str | None]) -> Iterator[None]:
+    """A file system over a folder, as this user mounts it with `user_allow_other` in /etc/fuse.conf. All in it claims to be the owner's:
+    links with these targets, and folders without one."""
+    device = mount_fuse(point, user)
+    names = list(entries)
+    finished = threading.Event()
+
+    def attributes(node: int) -> bytes:
+        target = entries[names[node - 2]] if node > 1 else None
+        mode, size = (0o120777, len(target)) if target else (0o40755, 4096)
+        return struct.pack("=QQQQQQIIIIIIIIII", node, size, *[0] * 7, mode, 1, owner, owner, 0, 4096, 0)
+
+    def answer_to(opcode: int, node: int, request: bytes) -> bytes | int:
+        match opcode:
+            case 1:  # FUSE_LOOKUP
+                name = request[40:].split(b"\0")[0].decode()
+                if name not in entries:
+                    return -errno.ENOENT
+                node = names.index(name) + 2
+                return struct.pack("=QQQQII", node, *[0] * 5) + attributes(node)
+            case 3:  # FUSE_GETATTR
+                return struct.pack("=QII", 0, 0, 0) + attributes(node)
+            case 5:  # FUSE_READLINK
+                return entries[names[node - 2]].encode()
+            case 17:  # FUSE_STATFS
+                return struct.pack("=QQQQQIIII24x", 0, 0, 0, 0, 0, 4096, 255, 4096, 0)
+            case 26:  # FUSE_INIT
+                return init_answer(request)
+        return -errno.ENOSYS
+
+    def serve() -> None:
+        while not finished.is_set():
+            if not select.select([device], [], [], 0.02)[0]:
+                continue
+            with contextlib.suppress(OSError):
+                request = os.read(device, 1 << 17)
+                _, opcode, unique, node = struct.unpack_from("=IIQQ", request)
+                if opcode not in (2, 36, 42):  # FUSE_FORGET, FUSE_INTERRUPT, FUSE_BATCH_FORGET
+                    os.write(device, fuse_answer(unique, answer_to(opcode, node, request)))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        thread.join()
+        os.close(device)
+        subprocess.run(["umount", "--lazy", point], stderr=subprocess.DEVNULL)
+
+
+def mount_fuse(point: Path, user: int = 0) -> int:
+    """The device of a FUSE file system that this user has mounted."""
+    if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
+        pytest.skip("nothing can be mounted")
+    device = os.open("/dev/fuse", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    options = f"fd={device},rootmode=40755,user_id={user},group_id={user},allow_other"
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b"test", os.fsencode(point), b"fuse", 0, options.encode()):
+        os.close(device)
+        pytest.skip(f"nothing can be mounted: {os.strerror(ctypes.get_errno())}")
+    return device
+
+
+def fuse_answer(unique: int, answer: bytes | int) -> bytes:
+    """The bytes of an answer: its content, or a negative error number. (This is the FUSE protocol, linux/fuse.h.)"""
+    content, error = (b"", answer) if isinstance(answer, int) else (answer, 0)
+    return struct.pack("=IiQ", 16 + len(content), error, unique) + content
+
+
+def init_answer(request: bytes) -> bytes:
+    major, minor = struct.unpack_from("=II", request, 40)
+    return struct.pack("=IIIIHHIIHHII24x", major, min(minor, 31), 4096, 0, 8, 8, 4096, 1, 1, 0, 0, 0)
 
 
 FUSE_INIT = 26

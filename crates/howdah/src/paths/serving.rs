@@ -7,6 +7,7 @@
 
 use crate::paths::state::StatePaths;
 use howdah_protocol::sockets::refused_descriptors::is_listening;
+use howdah_protocol::trusted_path;
 use howdah_supervisor::system_error::error_text;
 use rustix::process::geteuid;
 use std::fs::DirBuilder;
@@ -126,10 +127,9 @@ fn answers(folder: &Path) -> bool {
 }
 
 fn is_private(folder: &Path) -> bool {
-    let is_ours = |metadata: std::fs::Metadata| {
-        metadata.is_dir() && metadata.uid() == geteuid().as_raw() && metadata.mode() & 0o022 == 0
-    };
-    folder.symlink_metadata().is_ok_and(is_ours)
+    let has_mode = |metadata: std::fs::Metadata| metadata.is_dir() && metadata.mode() & 0o022 == 0;
+    folder.symlink_metadata().is_ok_and(has_mode)
+        && trusted_path::owner_of(folder).is_ok_and(|owner| owner == geteuid().as_raw())
 }
 
 #[cfg(test)]

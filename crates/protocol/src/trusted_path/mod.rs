@@ -20,18 +20,24 @@
 //! A hard link is refused in a folder that another user can write to, unless the file is only read: it may be a name of any file. The
 //! kernel prevents such links only with `fs.protected_hardlinks`.
 //!
+//! In a FUSE file system that another user has mounted, all belongs to this user ([`owner_of`]).
+//!
 //! The kernel follows a link of procfs (`/dev/stderr` leads to `/proc/self/fd/2`), because its text need not be a path:
 //! that of a pipe is `pipe:[123]`. Behind a link of another user, links of procfs are refused: `/proc/PID/root` of a process of this
 //! user leads to its own mounts, where any file may have any name.
 
+mod owner;
 #[cfg(test)]
 mod tests;
 
 use crate::plain_text::plain_and_short;
+use owner::Owners;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, StatxFlags, fstat, fstatfs, openat, readlinkat, statx,
+    AtFlags, CWD, Dev, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, StatxFlags, fstat, fstatfs, openat, readlinkat,
+    statx,
 };
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -73,7 +79,8 @@ pub fn read(path: &Path) -> io::Result<File> {
         Ok(())
     })?;
     let stat = fstat(&file)?;
-    match leaders.into_iter().find(|led_by| !led_by.may_lead_to(stat.st_uid)) {
+    let (owner, _) = owner(&file, &stat)?;
+    match leaders.into_iter().find(|led_by| !led_by.may_lead_to(owner)) {
         Some(led_by) => Err(led_by.refusal()),
         None if is_regular(&stat) => Ok(File::from(file)),
         None => Err(io::Error::other("it is not a regular file")),
@@ -99,8 +106,9 @@ fn open_socket(path: &Path) -> io::Result<OwnedFd> {
         Ok(())
     })?;
     let (stat, parent) = (fstat(&file)?, fstat(&folder)?);
-    if let Some(led_by) = leaders.into_iter().find(|led_by| !led_by.may_lead_to(stat.st_uid)) {
-        let (link, user) = (led_by.link(), stat.st_uid);
+    let (user, _) = owner(&file, &stat)?;
+    if let Some(led_by) = leaders.into_iter().find(|led_by| !led_by.may_lead_to(user)) {
+        let link = led_by.link();
         return Err(io::Error::other(format!(
             "it is {link} to a socket of another user, id {user}: it is not followed"
         )));
@@ -138,7 +146,7 @@ fn follow(
             continue;
         }
         let target = target_of(&link)?;
-        let led_by = links.leader(stat.st_uid, &fstat(&folder)?, &target);
+        let led_by = links.leader(links.owner(&link, &stat)?, &fstat(&folder)?, &target);
         if let Some(led_by) = led_by {
             untrusted(led_by)?;
         }
@@ -203,8 +211,17 @@ pub fn open_shared_folder_in(root: &Path, path: &Path) -> io::Result<OwnedFd> {
 /// # Errors
 /// The errors of [`open_folder`].
 pub fn owner_of_folder(path: &Path) -> io::Result<(u32, u32)> {
-    let stat = fstat(open_folder(path)?)?;
-    Ok((stat.st_uid, stat.st_gid))
+    let folder = open_folder(path)?;
+    owner(&folder, &fstat(&folder)?)
+}
+
+/// The owner of the file, folder or link at this path.
+///
+/// # Errors
+/// Of the system, or when the user is unknown who has mounted its file system.
+pub fn owner_of(path: &Path) -> io::Result<u32> {
+    let file = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    owner(&file, &fstat(&file)?).map(|(user, _)| user)
 }
 
 /// Where a file is, or may be created.
@@ -234,6 +251,8 @@ struct Links {
     root: Option<OwnedFd>,
     /// Whether no other user could have replaced a folder on the way.
     is_fixed: bool,
+    /// The owners of the last file system, and its device.
+    owners: Cell<Option<(Dev, Owners)>>,
 }
 
 /// Users who can put a link in the place where it is, although we do not trust them.
@@ -260,6 +279,7 @@ impl Links {
             lead_into_folders: false,
             root: None,
             is_fixed: true,
+            owners: Cell::default(),
         }
     }
 
@@ -271,7 +291,8 @@ impl Links {
 
     fn folder(&mut self, base: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
         let mut folder = openat(base, ".", FOLDER, Mode::empty())?;
-        self.pass_folder(&fstat(&folder)?);
+        let stat = fstat(&folder)?;
+        self.pass_folder(self.owner(&folder, &stat)?, &stat);
         for component in path.components() {
             let name = component.as_os_str();
             self.count_name()?;
@@ -285,17 +306,18 @@ impl Links {
                 _ => openat(&folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?,
             };
             let stat = fstat(&next)?;
+            let owner = self.owner(&next, &stat)?;
             folder = match is_link(&stat) {
                 false => {
-                    self.pass_folder(&stat);
+                    self.pass_folder(owner, &stat);
                     next
                 }
                 true if self.is_of_procfs(&folder)? => openat(&folder, name, FOLDER, Mode::empty())?,
-                true => self.linked_folder(&folder, &next, stat.st_uid)?,
+                true => self.linked_folder(&folder, &next, owner)?,
             };
             // A folder of this user may be in a folder of another one.
             if let (Component::ParentDir, Some(led_by)) = (component, self.led_by)
-                && !led_by.may_lead_to(stat.st_uid)
+                && !led_by.may_lead_to(owner)
             {
                 return Err(io::Error::other(format!(
                     "a `..` of its path, behind {}, leads to a folder of another user: it is not followed",
@@ -315,7 +337,7 @@ impl Links {
         let linked = self.folder(folder, &target)?;
         let Some(led_by) = led_by else { return Ok(linked) };
         self.is_fixed = false;
-        let found = fstat(&linked)?.st_uid;
+        let found = self.owner(&linked, &fstat(&linked)?)?;
         let may_lead_there = led_by.may_lead_to(found)
             || self.is_in_folder_of(led_by, &linked)?
             || (self.leads_below(led_by, &place) && self.is_below(led_by, folder, &linked)?);
@@ -352,12 +374,21 @@ impl Links {
     }
 
     /// The path leads through this folder.
-    fn pass_folder(&mut self, folder: &Stat) {
-        if !is_trusted(folder.st_uid) {
-            self.in_folder_of = Some(folder.st_uid);
+    fn pass_folder(&mut self, owner: u32, folder: &Stat) {
+        if !is_trusted(owner) {
+            self.in_folder_of = Some(owner);
         }
         let all_can_rename = folder.st_mode & (WRITABLE_BY_ALL | STICKY) == WRITABLE_BY_ALL;
-        self.is_fixed &= is_trusted(folder.st_uid) && !all_can_rename;
+        self.is_fixed &= is_trusted(owner) && !all_can_rename;
+    }
+
+    /// The owner that counts.
+    fn owner(&self, file: &OwnedFd, stat: &Stat) -> io::Result<u32> {
+        let known = self.owners.get().filter(|(device, _)| *device == stat.st_dev);
+        let (_, owners) =
+            known.map_or_else(|| Ok((stat.st_dev, Owners::of_file_system(file, stat.st_dev)?)), Ok::<_, io::Error>)?;
+        self.owners.set(Some((stat.st_dev, owners)));
+        Ok(owners.of(stat).0)
     }
 
     /// Whether this folder is somewhere below the other one; for a link of another user not in another mount, which has no rename.
@@ -386,7 +417,8 @@ impl Links {
             return Ok(false);
         }
         let above = openat(folder, "..", FOLDER, Mode::empty())?;
-        Ok(led_by.may_lead_to(fstat(&above)?.st_uid) && mount_of(&above)? == mount_of(folder)?)
+        let owner = self.owner(&above, &fstat(&above)?)?;
+        Ok(led_by.may_lead_to(owner) && mount_of(&above)? == mount_of(folder)?)
     }
 
     /// Whether the kernel follows the links of this folder.
@@ -445,6 +477,11 @@ impl LedBy {
     fn refusal(self) -> io::Error {
         io::Error::other(format!("it is {}, which is not followed", self.link()))
     }
+}
+
+/// The owner and the group that count.
+fn owner(file: &OwnedFd, stat: &Stat) -> io::Result<(u32, u32)> {
+    Ok(Owners::of_file_system(file, stat.st_dev)?.of(stat))
 }
 
 /// Whether a link of this user in a folder of this user may lead anywhere.

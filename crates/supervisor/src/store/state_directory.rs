@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const FOLDER_MODE: u32 = 0o700;
@@ -140,7 +140,7 @@ fn check_owner(folder: &Path) -> io::Result<()> {
     if parent.is_none_or(|parent| parent.permissions().mode() & 0o002 == 0) {
         return Ok(());
     }
-    let owner = folder.symlink_metadata()?.uid();
+    let owner = trusted_path::owner_of(folder)?;
     match [0, rustix::process::geteuid().as_raw()].contains(&owner) {
         true => Ok(()),
         false => Err(io::Error::other(format!(
