@@ -472,6 +472,29 @@ def test_links_in_a_rootfs_are_resolved_inside_it(rootfs, run):
     assert server.get("/name.txt").text == "v2"
 
 
+@pytest.mark.parametrize("place", ["tmp", "usr", "usr/share", "etc"])
+def test_links_through_a_proc_of_the_operator_do_not_lead_out_of_a_rootfs(rootfs, run, folder, tmp_path, place):
+    """The root directory of a process outside, by a link of procfs."""
+    needs("--mount")
+    root, inner = rootfs
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (root / "proc").mkdir()
+    inner.php("probe.php", "echo 1;")
+    (root / place).parent.mkdir(exist_ok=True)
+    (root / place).symlink_to(f"/proc/{os.getpid()}/root{outside}")
+    server = run({"applications": {"app": app(folder)}})
+    mounted = subprocess.run(["mount", "-t", "proc", "proc", root / "proc"], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"nothing can be mounted: {mounted.stderr}")
+    try:
+        answer = server.api("PUT", "/config/applications/app", in_rootfs(root, inner, automount={"procfs": False}))
+        assert "applications/app/isolation/automount/" in answer.text, answer.text
+        assert list(outside.iterdir()) == []
+    finally:
+        subprocess.run(["umount", "--lazy", root / "proc"], check=True)
+
+
 @pytest.mark.parametrize("name", ["tmp", "usr", "proc"])
 @pytest.mark.parametrize("way", ["absolute", "up"])
 def test_hostile_links_in_a_rootfs_do_not_lead_out(rootfs, run, folder, tmp_path, name, way):

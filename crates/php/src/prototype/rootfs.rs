@@ -3,7 +3,8 @@
 //! The application's user may own the rootfs and put symbolic links into it. Therefore all that is mounted is opened or
 //! made first, and attached only when the rootfs is `/` and the old root directory is gone: no link in it leads out of
 //! it then. (While the old root lies on top of the new one, `/..` leads there.) All mounts are in a mount namespace of
-//! their own, and disappear with its last process. A link of that user above the rootfs is followed only to a folder of their own.
+//! their own, and disappear with its last process. Links of procfs are not followed: the operator may have mounted `/proc` there, and
+//! `/proc/PID/root` leads out. A link of that user above the rootfs is followed only to a folder of their own.
 //!
 //! That user may own php.ini and its folder, too. Mounted by root, it could be any file or folder, below any private folder:
 //! only a regular file is mounted, and none to which a link of another user than its owner leads.
@@ -15,12 +16,13 @@ use crate::sapi;
 use howdah_protocol::messages::confinement::{Confinement, Rootfs};
 use howdah_protocol::trusted_path;
 use nix::libc;
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
+use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
-    UnmountFlags, fsconfig_create, fsmount, fsopen, mount, mount_change, mount_remount, move_mount, open_tree, unmount,
+    UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount, mount_change, mount_remount,
+    move_mount, open_tree, unmount,
 };
-use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -109,11 +111,8 @@ fn enter(rootfs: &Rootfs, php_ini: Option<&Path>, is_root: bool) -> Result<(), P
     unmount(".", UnmountFlags::DETACH).map_err(failed("the old root directory cannot be left"))?;
     rustix::process::chdir("/").map_err(failed("it cannot be entered"))?;
     if rootfs.tmpfs {
-        make_folder(Path::new("/tmp"))
-            .and_then(|()| {
-                let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-                Ok(mount("tmpfs", "/tmp", "tmpfs", flags, c"size=10%,mode=1777")?)
-            })
+        tmpfs_tree()
+            .and_then(|tree| attach(&tree, &folder_in_rootfs(Path::new("/tmp"))?))
             .map_err(problem("automount/tmpfs", "/tmp cannot be mounted"))?;
     }
     // Folders from outside may be below /tmp, too.
@@ -123,8 +122,8 @@ fn enter(rootfs: &Rootfs, php_ini: Option<&Path>, is_root: bool) -> Result<(), P
             .map_err(problem("automount/language_deps", format!("{} cannot be mounted", target.display())))?;
     }
     let Some(proc) = proc else { return Ok(()) };
-    make_folder(Path::new("/proc"))
-        .and_then(|()| Ok(move_mount(&proc, "", CWD, "/proc", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?))
+    folder_in_rootfs(Path::new("/proc"))
+        .and_then(|folder| attach(&proc, &folder))
         .map_err(problem(option, "/proc cannot be mounted"))
 }
 
@@ -138,7 +137,19 @@ fn open_php_ini(path: &Path, is_root: bool) -> io::Result<OwnedFd> {
 
 /// A /proc of this process's namespace, which is not mounted yet.
 fn proc_tree() -> io::Result<OwnedFd> {
-    let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    unmounted("proc", &[])
+}
+
+/// A folder for temporary files, in the same way.
+fn tmpfs_tree() -> io::Result<OwnedFd> {
+    unmounted("tmpfs", &[("size", "10%"), ("mode", "1777")])
+}
+
+fn unmounted(kind: &str, options: &[(&str, &str)]) -> io::Result<OwnedFd> {
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (name, value) in options {
+        fsconfig_set_string(context.as_fd(), *name, *value)?;
+    }
     fsconfig_create(context.as_fd())?;
     let attributes =
         MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
@@ -147,7 +158,7 @@ fn proc_tree() -> io::Result<OwnedFd> {
 
 fn mount_proc(option: &'static str) -> Result<(), Problem> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    make_folder(Path::new("/proc"))
+    std::fs::create_dir_all("/proc")
         .and_then(|()| Ok(mount("proc", "/proc", "proc", flags, None)?))
         .map_err(problem(option, "/proc cannot be mounted"))
 }
@@ -155,15 +166,19 @@ fn mount_proc(option: &'static str) -> Result<(), Problem> {
 fn mount_tree(target: &Path, tree: &OwnedFd) -> io::Result<()> {
     let file = rustix::fs::fstat(tree)?;
     if rustix::fs::FileType::from_raw_mode(file.st_mode).is_dir() {
-        make_folder(target)?;
-    } else {
-        target.parent().map_or(Ok(()), make_folder)?;
-        if target.symlink_metadata().is_err() {
-            OpenOptions::new().write(true).create_new(true).open(target)?;
-        }
+        return attach(tree, &folder_in_rootfs(target)?);
     }
-    move_mount(tree, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-    Ok(())
+    let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else { return Err(Errno::ISDIR.into()) };
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    match openat(folder_in_rootfs(parent)?, name, flags, Mode::from_raw_mode(0o666)) {
+        Ok(_) | Err(Errno::EXIST) => attach(tree, &open_in_rootfs(target, OFlags::PATH)?),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn attach(tree: &OwnedFd, place: &OwnedFd) -> io::Result<()> {
+    let by_descriptors = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(move_mount(tree, "", place, "", by_descriptors)?)
 }
 
 /// Makes a tree and the mounts in it read-only, without programs of other users and without devices. `false` if the kernel
@@ -197,8 +212,24 @@ fn protect_path(target: &Path) -> io::Result<()> {
     Ok(mount_remount(target, MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV, c"")?)
 }
 
-fn make_folder(path: &Path) -> io::Result<()> {
-    if path.is_dir() { Ok(()) } else { std::fs::create_dir_all(path) }
+/// The folder at this path below `/`, with the folders above it. Missing ones are made.
+fn folder_in_rootfs(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    match (open_in_rootfs(path, flags), path.parent(), path.file_name()) {
+        (Err(Errno::NOENT), Some(parent), Some(name)) => {
+            match mkdirat(folder_in_rootfs(parent)?, name, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => Ok(open_in_rootfs(path, flags)?),
+                Err(error) => Err(error.into()),
+            }
+        }
+        (opened, ..) => Ok(opened?),
+    }
+}
+
+/// Opens a path below `/`, without the links of a `/proc` there.
+fn open_in_rootfs(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let root = openat(CWD, "/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    openat2(&root, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
 }
 
 /// The folders and files to mount: each once, and none that is below another one.
