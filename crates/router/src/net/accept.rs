@@ -15,7 +15,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -73,9 +73,16 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How many connections are accepted before those that are there have their turn: clients that connect without a pause must
 /// not stop all others.
 const ACCEPTED_AT_ONCE: u32 = 16;
-/// How many connections are accepted at most when the listener ends: more than its backlog has. Clients of a Unix socket
-/// could fill it again without end.
-const ACCEPTED_AT_THE_END: u32 = 1 << 16;
+/// How many connections are accepted at most when the listener ends: as many as its backlog can have (listen(2)). Clients could fill it
+/// again without end.
+static ACCEPTED_AT_THE_END: LazyLock<u32> = LazyLock::new(|| {
+    let longest =
+        std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok().and_then(|text| text.trim().parse().ok());
+    // It may have been larger when the socket began to listen, and the kernel lets one more in.
+    longest.unwrap_or(u32::from(u16::MAX)).max(USUAL_BACKLOG).saturating_add(1)
+});
+/// The kernel's `net.core.somaxconn` since Linux 5.4.
+const USUAL_BACKLOG: u32 = 4096;
 /// The pause when a socket cannot be watched.
 const WATCH_AGAIN: Duration = Duration::from_secs(1);
 /// The least time between two log lines about missing descriptors.
@@ -119,7 +126,7 @@ pub fn accept<D: 'static>(
                 () = accept_in_turn(&acceptor, &turn, &listening, &entrance) => {}
             }
         };
-        for number in 1..=ACCEPTED_AT_THE_END {
+        for number in 1..=*ACCEPTED_AT_THE_END {
             if number.is_multiple_of(ACCEPTED_AT_ONCE) {
                 yield_now().await;
             }
