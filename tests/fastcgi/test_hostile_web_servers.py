@@ -166,6 +166,19 @@ def test_whole_responses_that_are_not_read_have_a_limit_of_memory(listen, connec
     assert len(webs[0].response().body) == len(webs[-1].response().body) == 500_000
 
 
+def test_large_heads_that_are_not_read_have_a_limit_for_all(listen, connect, folder):
+    folder.php("page.php", 'for ($i = 0; $i < 110; $i++) header("X-A$i: " . str_repeat("a", 8000)); echo "large";')
+    server = listen()
+    webs = [connect(server) for _ in range(350)]
+    for web in webs:
+        web.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        web.send(begin() + variables(web.params("/page.php")) + body(b""))
+    statuses = [web.socket.recv(8 + len("Status: 200"), socket.MSG_WAITALL)[8:] for web in webs]
+    # 256 MiB of 881 KB each.
+    assert set(statuses) == {b"Status: 200", b"Status: 502"} and statuses.count(b"Status: 200") < 310
+    assert connect(server).request("/a.php").body == b"hello"
+
+
 def test_a_body_in_records_of_one_byte_takes_little_memory(run, connect):
     """The server behind reads nothing. Once, each byte that waited took 50."""
     with socket.create_server(("127.0.0.1", 0)) as upstream:

@@ -259,7 +259,7 @@ async fn dispatch(
     };
     early_hints::add_to(&mut response, early_hints);
     response_headers::change(&mut response, routed.response_headers, subject);
-    if matches!(clock, RequestClock::Http1(_))
+    if matches!(clock, RequestClock::Http1(_) | RequestClock::FastCgi(_))
         && let Some(head) = LargeHead::hold(headers_size(response.headers())).map_err(|NoRoom| Failure::BadGateway)?
     {
         response.extensions_mut().insert(Arc::new(head));

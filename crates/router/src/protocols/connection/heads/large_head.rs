@@ -1,4 +1,4 @@
-//! The memory of large heads of responses: while they come from a worker, and, in HTTP/1, while they wait for their clients.
+//! The memory of large heads of responses: while they come from a worker, and, in HTTP/1 and FastCGI, while they wait for their clients.
 //!
 //! hyper writes a head as a whole into its buffer, and a client may read nothing: without a limit for all, two thousand
 //! clients of a script that sends 880 KB of headers would take 2 GB. (HTTP/2 and HTTP/3 count theirs for each connection.)
