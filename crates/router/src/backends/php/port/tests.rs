@@ -121,17 +121,12 @@ impl Setup {
         self.port.drain();
     }
 
-    fn sweep(&self) {
-        self.port.sweep();
-        self.drain();
-    }
-
     /// Does the work of the event loop while this time passes.
     async fn pass(&self, time: Duration) {
         run_others().await;
         advance(time).await;
         self.drain();
-        self.sweep();
+        self.port.sweep();
         run_others().await;
     }
 }
@@ -295,7 +290,7 @@ async fn php_waits_while_the_spool_is_full_and_goes_on_when_the_client_reads() {
         setup.drain();
     }
     for _ in 0..10 {
-        setup.sweep();
+        setup.port.sweep();
         assert!(running.spool.borrow().len() < TOTAL + howdah_channel::RESPONSE_RING_BYTES as u64);
         assert!(!writer.is_finished());
     }
@@ -361,7 +356,7 @@ async fn a_request_that_takes_too_long_ends_and_its_worker_goes_on() {
             younger.finish();
             setup.drain();
             assert!(other.outcome.get() == Outcome::Complete);
-            setup.sweep();
+            setup.port.sweep();
             assert_eq!(setup.port.generation.channel.free_slots(), SLOTS);
         })
         .await;
