@@ -9,6 +9,7 @@
 //! - [`log_format`]: text or JSON
 //! - [`plain_text`]: text of strangers in log lines and on terminals
 //! - [`canonical`]: a path without links
+//! - [`descriptor_path`]: a path of an open file
 //! - [`trusted_path`]: opens files where another user may have put a link
 //! - [`own_mount`]: opens files where another user may have mounted a file system
 //! - [`test_time`]: shorter timeouts in end-to-end tests
@@ -20,6 +21,7 @@
 mod build_id;
 mod canonical_path;
 pub mod child;
+mod descriptor_path;
 mod host_name;
 pub mod log_format;
 pub mod messages;
@@ -31,4 +33,5 @@ pub mod trusted_path;
 
 pub use build_id::BUILD_ID;
 pub use canonical_path::canonical;
+pub use descriptor_path::descriptor_path;
 pub use host_name::host_name;

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import threading
 from pathlib import Path
-from typing import Iterator
+from typing import Callable, Iterator
 
 import pytest
 
@@ -82,46 +82,29 @@ def silent_file_system(folder: Path) -> Iterator[Path]:
     """
     point = folder / "silent"
     point.mkdir()
-    device = mount_fuse(point)
-    finished = threading.Event()
 
-    def accept() -> None:
-        while not finished.is_set():
-            if not select.select([device], [], [], 0.02)[0]:
-                continue
-            with contextlib.suppress(OSError):
-                request = os.read(device, 1 << 17)
-                _, opcode, unique = struct.unpack_from("=IIQ", request)
-                if opcode == FUSE_INIT:
-                    os.write(device, fuse_answer(unique, init_answer(request)))
+    def answer_to(opcode: int, node: int, request: bytes) -> bytes | None:
+        return init_answer(request) if opcode == FUSE_INIT else None
 
-    thread = threading.Thread(target=accept)
-    thread.start()
-    try:
+    with fuse_file_system(point, answer_to):
         yield point
-    finally:
-        finished.set()
-        thread.join()
-        # All that wait get an error now.
-        os.close(device)
-        subprocess.run(["umount", "--lazy", point], stderr=subprocess.DEVNULL)
 
 
 @contextlib.contextmanager
 def forged_file_system(point: Path, user: int, owner: int, entries: dict[str, str | None]) -> Iterator[None]:
     """A file system over a folder, as this user mounts it with `user_allow_other` in /etc/fuse.conf. All in it claims to be the owner's:
     links with these targets, and folders without one."""
-    device = mount_fuse(point, user)
     names = list(entries)
-    finished = threading.Event()
 
     def attributes(node: int) -> bytes:
         target = entries[names[node - 2]] if node > 1 else None
         mode, size = (0o120777, len(target)) if target else (0o40755, 4096)
         return struct.pack("=QQQQQQIIIIIIIIII", node, size, *[0] * 7, mode, 1, owner, owner, 0, 4096, 0)
 
-    def answer_to(opcode: int, node: int, request: bytes) -> bytes | int:
+    def answer_to(opcode: int, node: int, request: bytes) -> bytes | int | None:
         match opcode:
+            case 2 | 36 | 42:  # FUSE_FORGET, FUSE_INTERRUPT, FUSE_BATCH_FORGET
+                return None
             case 1:  # FUSE_LOOKUP
                 name = request[40:].split(b"\0")[0].decode()
                 if name not in entries:
@@ -138,6 +121,17 @@ def forged_file_system(point: Path, user: int, owner: int, entries: dict[str, st
                 return init_answer(request)
         return -errno.ENOSYS
 
+    with fuse_file_system(point, answer_to, user):
+        yield
+
+
+@contextlib.contextmanager
+def fuse_file_system(point: Path, answer_to: Callable[[int, int, bytes], bytes | int | None], user: int = 0) -> Iterator[None]:
+    """A file system over a folder, as this user mounts it. `answer_to` has the operation, the node and the request, and returns the
+    answer, a negative error number, or nothing."""
+    device = mount_fuse(point, user)
+    finished = threading.Event()
+
     def serve() -> None:
         while not finished.is_set():
             if not select.select([device], [], [], 0.02)[0]:
@@ -145,8 +139,9 @@ def forged_file_system(point: Path, user: int, owner: int, entries: dict[str, st
             with contextlib.suppress(OSError):
                 request = os.read(device, 1 << 17)
                 _, opcode, unique, node = struct.unpack_from("=IIQQ", request)
-                if opcode not in (2, 36, 42):  # FUSE_FORGET, FUSE_INTERRUPT, FUSE_BATCH_FORGET
-                    os.write(device, fuse_answer(unique, answer_to(opcode, node, request)))
+                answer = answer_to(opcode, node, request)
+                if answer is not None:
+                    os.write(device, fuse_answer(unique, answer))
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -155,6 +150,7 @@ def forged_file_system(point: Path, user: int, owner: int, entries: dict[str, st
     finally:
         finished.set()
         thread.join()
+        # All that wait get an error now.
         os.close(device)
         subprocess.run(["umount", "--lazy", point], stderr=subprocess.DEVNULL)
 

@@ -7,9 +7,7 @@ use super::rounds::Suspicion;
 use super::shared::Shared;
 use super::slot_register::NO_SUCH_WORKER;
 use crate::memory::doorbell;
-use crate::memory::layout::{
-    BODY_RING_BYTES, MAX_WORKERS, REQUEST_HEAD_BYTES, RESPONSE_RING_BYTES, STACK_BYTES, STACK_TIME_SHIFT, flags,
-};
+use crate::memory::layout::{BODY_RING_BYTES, MAX_WORKERS, RESPONSE_RING_BYTES, STACK_BYTES, STACK_TIME_SHIFT, flags};
 use crate::memory::ring::{readable, writable};
 use crate::slot_state::{SlotState, WorkerId, pack, unpack};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -95,15 +93,6 @@ impl Exchange {
     /// The slot's sequence number. It names the request, together with the slot.
     pub fn sequence(&self) -> u32 {
         self.sequence
-    }
-
-    /// The request's head in the slot: it is as it was submitted, unless a worker has written there.
-    pub fn request_head(&self) -> Vec<u8> {
-        let words = self.shared.view.slot(self.slot);
-        let len = (words.head_length().load(Ordering::Relaxed) as usize).min(REQUEST_HEAD_BYTES);
-        let mut head = Vec::new();
-        words.read_head(len, &mut head);
-        head
     }
 
     /// The progress of the request.

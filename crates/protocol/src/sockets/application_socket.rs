@@ -4,11 +4,11 @@
 //! wait there without end. Therefore the file is opened first, which neither follows a link nor leaves the file system of our
 //! folders ([`own_mount`]), and the connection is made through its descriptor. Neither waits for another process.
 
-use crate::own_mount;
+use crate::{descriptor_path, own_mount};
 use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// A socket that was found. Another file in its place has no effect on it.
@@ -43,7 +43,7 @@ impl ApplicationSocket {
 
     /// Another path of the file, for connect(2) and chmod(2), as long as this value lives.
     pub fn path(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+        descriptor_path(&self.file)
     }
 }
 

@@ -72,15 +72,9 @@ pub fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
 /// # Errors
 /// The errors of open(2), one for another kind of file, and one for a link to a file of another user than the link's.
 pub fn read(path: &Path) -> io::Result<File> {
-    let mut leaders = Vec::new();
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let (_, file) = follow(path, flags, Mode::empty(), |led_by| {
-        leaders.push(led_by);
-        Ok(())
-    })?;
-    let stat = fstat(&file)?;
-    let (owner, _) = owner(&file, &stat)?;
-    match leaders.into_iter().find(|led_by| !led_by.may_lead_to(owner)) {
+    let Found { file, stat, refused, .. } = find(path, flags)?;
+    match refused {
         Some(led_by) => Err(led_by.refusal()),
         None if is_regular(&stat) => Ok(File::from(file)),
         None => Err(io::Error::other("it is not a regular file")),
@@ -100,14 +94,9 @@ pub fn socket(path: &Path) -> io::Result<OwnedFd> {
 }
 
 fn open_socket(path: &Path) -> io::Result<OwnedFd> {
-    let mut leaders = Vec::new();
-    let (folder, file) = follow(path, OFlags::PATH, Mode::empty(), |led_by| {
-        leaders.push(led_by);
-        Ok(())
-    })?;
-    let (stat, parent) = (fstat(&file)?, fstat(&folder)?);
-    let (user, _) = owner(&file, &stat)?;
-    if let Some(led_by) = leaders.into_iter().find(|led_by| !led_by.may_lead_to(user)) {
+    let Found { folder, file, stat, user, refused } = find(path, OFlags::PATH)?;
+    let parent = fstat(&folder)?;
+    if let Some(led_by) = refused {
         let link = led_by.link();
         return Err(io::Error::other(format!(
             "it is {link} to a socket of another user, id {user}: it is not followed"
@@ -118,6 +107,30 @@ fn open_socket(path: &Path) -> io::Result<OwnedFd> {
         return Err(hard_links(stat.st_nlink));
     }
     Ok(file)
+}
+
+/// A file behind links.
+struct Found {
+    folder: OwnedFd,
+    file: OwnedFd,
+    stat: Stat,
+    /// The owner that counts.
+    user: u32,
+    /// The users of a link who may not lead to a file of this owner.
+    refused: Option<LedBy>,
+}
+
+/// Opens a file behind links of any user.
+fn find(path: &Path, flags: OFlags) -> io::Result<Found> {
+    let mut leaders = Vec::new();
+    let (folder, file) = follow(path, flags, Mode::empty(), |led_by| {
+        leaders.push(led_by);
+        Ok(())
+    })?;
+    let stat = fstat(&file)?;
+    let (user, _) = owner(&file, &stat)?;
+    let refused = leaders.into_iter().find(|led_by| !led_by.may_lead_to(user));
+    Ok(Found { folder, file, stat, user, refused })
 }
 
 /// Opens a file behind links. `untrusted` decides about a link at the end of the path that is not trusted. Returns the folder of the

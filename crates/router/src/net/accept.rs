@@ -7,6 +7,7 @@ use crate::net::connection_limit::ConnectionPermit;
 use crate::net::transport::Accepted;
 use crate::net::watch::watch;
 use crate::report::spawn_essential;
+use howdah_protocol::sockets::backlog::longest_backlog;
 use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, acceptfrom_with, getsockname};
 use rustls::ServerConfig;
 use std::cell::{Cell, RefCell};
@@ -76,10 +77,8 @@ const ACCEPTED_AT_ONCE: u32 = 16;
 /// How many connections are accepted at most when the listener ends: as many as its backlog can have (listen(2)). Clients could fill it
 /// again without end.
 static ACCEPTED_AT_THE_END: LazyLock<u32> = LazyLock::new(|| {
-    let longest =
-        std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok().and_then(|text| text.trim().parse().ok());
     // It may have been larger when the socket began to listen, and the kernel lets one more in.
-    longest.unwrap_or(u32::from(u16::MAX)).max(USUAL_BACKLOG).saturating_add(1)
+    longest_backlog().unwrap_or(u32::from(u16::MAX)).max(USUAL_BACKLOG).saturating_add(1)
 });
 /// The kernel's `net.core.somaxconn` since Linux 5.4.
 const USUAL_BACKLOG: u32 = 4096;

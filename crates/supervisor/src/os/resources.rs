@@ -4,6 +4,7 @@
 //! Low limits do not prevent the start. They are logged with the command that raises them, because they only matter
 //! under load.
 
+use howdah_protocol::sockets::backlog::longest_backlog;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::OnceLock;
 
@@ -41,12 +42,6 @@ pub fn initial_descriptors() -> Option<u64> {
 /// Reads the limits.
 pub fn kernel_limits() -> KernelLimits {
     KernelLimits { descriptors: getrlimit(Resource::Nofile).current, backlog: longest_backlog().map(u64::from) }
-}
-
-/// The longest queue of connections that the kernel allows a listening socket: net.core.somaxconn.
-pub fn longest_backlog() -> Option<u32> {
-    let somaxconn = std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok()?;
-    somaxconn.trim().parse().ok()
 }
 
 // === impl KernelLimits ===

@@ -9,14 +9,13 @@ use crate::net::transport::Transport;
 use howdah_config::Endpoint;
 use howdah_protocol::sockets::application_socket::ApplicationSocket;
 use howdah_protocol::sockets::refused_descriptors::{self, refuse_descriptors};
-use howdah_protocol::trusted_path;
+use howdah_protocol::{descriptor_path, trusted_path};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixSocket, UnixStream};
 use tokio::time::{Instant, sleep, timeout};
@@ -132,7 +131,7 @@ async fn connect_operator(path: &Path, limit: Duration) -> Result<UnixStream, No
         return Ok(connect_path(path).await?);
     }
     match open_socket(path)? {
-        Some(socket) => Ok(connect_path(&path_of(&socket)).await?),
+        Some(socket) => Ok(connect_path(&descriptor_path(&socket)).await?),
         None => connect_elsewhere(path, limit).await,
     }
 }
@@ -142,16 +141,11 @@ async fn connect_elsewhere(path: &Path, limit: Duration) -> Result<UnixStream, N
     let (place, path) = (Place::of(path), path.to_owned());
     let connect = on_file_thread_unlogged(&place, move || {
         let socket = trusted_path::socket(&path)?;
-        refused_descriptors::connect(&path_of(&socket))
+        refused_descriptors::connect(&descriptor_path(&socket))
     });
     let connected =
         timeout(limit, connect).await.unwrap_or(Err(FilesUnavailable::Hanging)).map_err(NotConnected::File)?;
     Ok(UnixStream::from_std(connected?)?)
-}
-
-/// A path of the open file, for connect(2).
-fn path_of(socket: &OwnedFd) -> PathBuf {
-    format!("/proc/self/fd/{}", socket.as_raw_fd()).into()
 }
 
 async fn connect_application(path: &Path) -> io::Result<UnixStream> {

@@ -10,9 +10,9 @@ mod stream_socket;
 pub use explain::ChosenBy;
 pub use socket_file::SocketAccess;
 
-use crate::os::resources;
 use crate::os::system_error::error_text;
 use howdah_config::Address;
+use howdah_protocol::sockets::backlog::longest_backlog;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use socket_file::{FileId, SOCKET_MODE, SocketFile};
 use socket2::{SockFilter, SockRef};
@@ -278,7 +278,7 @@ fn to_kernel(backlog: u32) -> i32 {
 }
 
 fn default_backlog() -> i32 {
-    resources::longest_backlog().map_or(DEFAULT_BACKLOG, to_kernel)
+    longest_backlog().map_or(DEFAULT_BACKLOG, to_kernel)
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@
 
 use super::stream_socket::stream_socket;
 use crate::os::files::hanging::{GivenUp, TIMEOUT, clean_up, within_if_it_may_hang};
-use howdah_protocol::trusted_path;
+use howdah_protocol::{descriptor_path, trusted_path};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix};
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ impl Place {
         let mode = access.mode.unwrap_or(SOCKET_MODE);
         if stat.st_mode & 0o7777 != mode {
             // A descriptor without access has no other name for chmod.
-            rustix::fs::chmod(path_of(&file), Mode::from_raw_mode(mode))?;
+            rustix::fs::chmod(descriptor_path(&file), Mode::from_raw_mode(mode))?;
         }
         Ok(())
     }
@@ -126,7 +126,7 @@ fn bind(path: PathBuf, mode: u32, own: &[FileId], given_up: &GivenUp) -> io::Res
     given_up.check()?;
     let address = match is_fixed {
         true => SocketAddrUnix::new(&path)?,
-        false => SocketAddrUnix::new(path_of(&folder).join(&name))?,
+        false => SocketAddrUnix::new(descriptor_path(&folder).join(&name))?,
     };
     rustix::net::bind(&fd, &address)?;
     let found = own_socket_file(&folder, &name, own)?;
@@ -169,7 +169,7 @@ fn remove_stale(
     if own.contains(&id_of(&found)) {
         return Err(Errno::ADDRINUSE.into());
     }
-    let address = SocketAddrUnix::new(fixed.map_or_else(|| path_of(&file), PathBuf::clone))?;
+    let address = SocketAddrUnix::new(fixed.map_or_else(|| descriptor_path(&file), PathBuf::clone))?;
     match rustix::net::connect(stream_socket(AddressFamily::UNIX)?, &address) {
         Err(Errno::CONNREFUSED) => {
             // The socket may be that of a later attempt, which does not listen yet.
@@ -185,11 +185,6 @@ fn find(folder: &OwnedFd, name: &OsString) -> io::Result<(OwnedFd, Stat)> {
     let file = openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let stat = fstat(&file)?;
     Ok((file, stat))
-}
-
-/// Another path of an open file.
-fn path_of(file: &OwnedFd) -> PathBuf {
-    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 fn id_of(stat: &Stat) -> FileId {
