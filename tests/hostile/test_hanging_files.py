@@ -547,7 +547,7 @@ def test_a_health_check_that_hangs_stops_no_requests(start, place_of_sockets: Pa
         for _ in range(5):
             assert_others_are_served(server)
             time.sleep(0.3)
-        assert NO_ANSWER in server.stderr or "no response within 0.5 s" in server.stderr
+        assert NO_ANSWER in server.stderr
         hanging.resume()
         wait_for(lambda: server.get("/u").status == 200, "the server, once the file system answers")
 

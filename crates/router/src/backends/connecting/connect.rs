@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixSocket, UnixStream};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Which user can decide where the path of a Unix socket leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,10 +108,9 @@ async fn connect_tcp(address: &SocketAddr) -> io::Result<Transport> {
 /// A path that begins with NUL is an abstract name.
 async fn connect_unix(path: &Path, owner: PathOwner, deadline: Instant) -> Result<Transport, NotConnected> {
     let mut in_vain = None;
-    let limit = deadline.saturating_duration_since(Instant::now());
     loop {
         let connected = match owner {
-            PathOwner::Operator => connect_operator(path, limit).await,
+            PathOwner::Operator => connect_operator(path, deadline).await,
             PathOwner::Application => Ok(connect_application(path).await?),
         };
         match connected {
@@ -126,25 +125,25 @@ async fn connect_unix(path: &Path, owner: PathOwner, deadline: Instant) -> Resul
     }
 }
 
-async fn connect_operator(path: &Path, limit: Duration) -> Result<UnixStream, NotConnected> {
+async fn connect_operator(path: &Path, deadline: Instant) -> Result<UnixStream, NotConnected> {
     if path.as_os_str().as_encoded_bytes().starts_with(b"\0") {
         return Ok(connect_path(path).await?);
     }
     match open_socket(path)? {
         Some(socket) => Ok(connect_path(&descriptor_path(&socket)).await?),
-        None => connect_elsewhere(path, limit).await,
+        None => connect_elsewhere(path, deadline).await,
     }
 }
 
 /// On a thread: a connection to a socket, too, may ask the file system.
-async fn connect_elsewhere(path: &Path, limit: Duration) -> Result<UnixStream, NotConnected> {
+async fn connect_elsewhere(path: &Path, deadline: Instant) -> Result<UnixStream, NotConnected> {
     let (place, path) = (Place::of(path), path.to_owned());
     let connect = on_file_thread_unlogged(&place, move || {
         let socket = trusted_path::socket(&path)?;
         refused_descriptors::connect(&descriptor_path(&socket))
     });
     let connected =
-        timeout(limit, connect).await.unwrap_or(Err(FilesUnavailable::Hanging)).map_err(NotConnected::File)?;
+        timeout_at(deadline, connect).await.unwrap_or(Err(FilesUnavailable::Hanging)).map_err(NotConnected::File)?;
     Ok(UnixStream::from_std(connected?)?)
 }
 

@@ -4,6 +4,7 @@
 
 use crate::backends::connecting::{KnownAddresses, PathOwner};
 use crate::backends::proxy::connection::connect::connect;
+use crate::backends::proxy::connection::socket::UpstreamSocket;
 use crate::backends::proxy::exchange::describe;
 use crate::backends::proxy::health::server_health::ServerHealth;
 use crate::backends::proxy::tls::handshake::ServerTls;
@@ -18,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_local;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// A server, and how it is checked.
 pub struct CheckedServer {
@@ -47,10 +48,8 @@ impl CheckedServer {
         let addresses = KnownAddresses::default();
         sleep(FIRST_WITHIN.min(self.check.interval).mul_f64(chance())).await;
         loop {
-            let limit = self.check.timeout;
             // A panic is a bug of howdah. It changes nothing about the server.
-            if let Ok(result) = contained(Box::pin(timeout(limit, self.check_once(&addresses)))).await {
-                let result = result.unwrap_or_else(|_| Err(format!("no response within {} s", limit.as_secs_f64())));
+            if let Ok(result) = contained(Box::pin(self.check_once(&addresses))).await {
                 self.health.checked(result, &self.check);
             }
             sleep(self.check.interval.mul_f64(1.0 - JITTER + 2.0 * JITTER * chance())).await;
@@ -60,8 +59,14 @@ impl CheckedServer {
     async fn check_once(&self, addresses: &KnownAddresses) -> Result<(), String> {
         inject("check", &self.check.path);
         let (owner, limit) = (PathOwner::Operator, self.check.timeout);
+        let deadline = Instant::now() + limit;
         let socket = connect(&self.endpoint, owner, self.tls.as_ref(), addresses, limit).await;
         let socket = socket.map_err(|error| error.to_string())?;
+        let response = timeout_at(deadline, self.request(socket)).await;
+        response.unwrap_or_else(|_| Err(format!("no response within {} s", limit.as_secs_f64())))
+    }
+
+    async fn request(&self, socket: UpstreamSocket) -> Result<(), String> {
         let invalid = |error: hyper::Error| format!("no valid response: {}", describe(&error));
         let (mut sender, connection) = http1::Builder::new()
             .title_case_headers(true)
