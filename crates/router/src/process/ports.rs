@@ -91,6 +91,14 @@ impl Ports {
         may_sleep
     }
 
+    /// Empties the mailboxes of a thread that is awake, as far as one turn may.
+    pub fn begin_round(&self) {
+        self.for_each(|port| {
+            port.begin_turn();
+            port.drain();
+        });
+    }
+
     /// Announces in the mailboxes that the thread is awake, and empties them.
     pub fn woke(&self) {
         self.for_each(|port| {

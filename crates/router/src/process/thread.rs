@@ -1,7 +1,7 @@
 //! An event-loop thread: accepts connections, serves its own, and moves the bytes of its requests in PHP.
 //!
 //! Before the thread sleeps, it empties its mailboxes and announces the sleep in them; when it wakes, it empties them
-//! first. While it is busy, the workers make no system call to wake it.
+//! first. While it is busy, the workers make no system call to wake it: it empties them in each round of its tasks.
 //!
 //! A new configuration replaces the thread's [`View`] whole. Ports and listeners that it names again are kept.
 
@@ -33,6 +33,7 @@ use rustix::io::Errno;
 use rustls::ServerConfig;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -80,6 +81,8 @@ struct Thread {
     quic_secret: [u8; 32],
     /// Makes the event loop run another round instead of sleeping.
     stay_awake: Notify,
+    /// The mailboxes were emptied, and no task has run since.
+    has_just_woken: Cell<bool>,
     loads: Arc<[Arc<Load>]>,
     turn: ThreadTurn,
     descriptors: u64,
@@ -105,10 +108,16 @@ pub fn run(setup: Setup) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .on_thread_park(|| with_current(Thread::prepare_to_sleep))
-        .on_thread_unpark(|| with_current(|thread| thread.ports.woke()))
+        .on_thread_unpark(|| with_current(Thread::woke))
         .build()?;
     let tasks = LocalSet::new();
-    tasks.block_on(&runtime, serve(setup));
+    let mut served = Box::pin(tasks.run_until(serve(setup)));
+    // Each call is a round of tasks. Tasks that yield keep the thread from its sleep, and Tokio from the calls before and after.
+    runtime.block_on(poll_fn(|context| {
+        with_current(Thread::begin_round);
+        served.as_mut().poll(context)
+    }));
+    drop(served);
     drop(tasks);
     // A thread that waits for a file system that hangs must not keep the router from its end.
     runtime.shutdown_background();
@@ -138,6 +147,7 @@ async fn serve(setup: Setup) {
         authorities: RefCell::default(),
         quic_secret: setup.quic_secret,
         stay_awake: Notify::new(),
+        has_just_woken: Cell::new(false),
         loads: setup.loads,
         turn: setup.turn,
         descriptors: setup.descriptors,
@@ -349,6 +359,17 @@ impl Thread {
         self.serving.dispatcher.access_log.borrow_mut().flush();
         if !self.ports.prepare_to_sleep() {
             self.stay_awake.notify_one();
+        }
+    }
+
+    fn woke(&self) {
+        self.ports.woke();
+        self.has_just_woken.set(true);
+    }
+
+    fn begin_round(&self) {
+        if !self.has_just_woken.take() {
+            self.ports.begin_round();
         }
     }
 }

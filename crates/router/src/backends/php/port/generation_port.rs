@@ -51,8 +51,6 @@ pub struct GenerationPort {
 
 /// The interval of [`GenerationPort::sweep`].
 pub const SWEEP: Duration = Duration::from_millis(250);
-/// How many turns' worth of bytes a sweep moves at most.
-const TURNS_OF_SWEEP: u32 = 16;
 /// How long a worker that runs other requests waits for the client of one, if there is little room for its response.
 const SHORT_OF_ROOM: Duration = Duration::from_millis(200);
 /// The pause between two reports to the supervisor of one overdue request.
@@ -290,14 +288,6 @@ impl GenerationPort {
                 Some(Err(violation)) => self.violated(slot, running, violation),
             }
         });
-        // A thread that always has other work never sleeps: nothing else empties its mailbox then.
-        for _ in 0..TURNS_OF_SWEEP {
-            self.begin_turn();
-            self.drain();
-            if !self.budget.is_spent() {
-                break;
-            }
-        }
     }
 
     /// The client left: the request is cancelled, or its response dropped.

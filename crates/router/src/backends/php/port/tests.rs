@@ -121,12 +121,17 @@ impl Setup {
         self.port.drain();
     }
 
+    fn sweep(&self) {
+        self.port.sweep();
+        self.drain();
+    }
+
     /// Does the work of the event loop while this time passes.
     async fn pass(&self, time: Duration) {
         run_others().await;
         advance(time).await;
         self.drain();
-        self.port.sweep();
+        self.sweep();
         run_others().await;
     }
 }
@@ -290,7 +295,7 @@ async fn php_waits_while_the_spool_is_full_and_goes_on_when_the_client_reads() {
         setup.drain();
     }
     for _ in 0..10 {
-        setup.port.sweep();
+        setup.sweep();
         assert!(running.spool.borrow().len() < TOTAL + howdah_channel::RESPONSE_RING_BYTES as u64);
         assert!(!writer.is_finished());
     }
@@ -356,7 +361,7 @@ async fn a_request_that_takes_too_long_ends_and_its_worker_goes_on() {
             younger.finish();
             setup.drain();
             assert!(other.outcome.get() == Outcome::Complete);
-            setup.port.sweep();
+            setup.sweep();
             assert_eq!(setup.port.generation.channel.free_slots(), SLOTS);
         })
         .await;
