@@ -170,9 +170,29 @@ fn loom_a_request_that_finds_no_sleeper_is_seen_by_the_worker() {
             })
         };
         shared.push(7);
-        let woken_later = shared.idle().has_sleeper();
+        let woken_later = shared.idle().sleepers() > 0;
         let seen = worker.join().unwrap();
         assert!(woken_later || seen, "the worker sleeps and no wake-up is scheduled");
+    });
+}
+
+#[test]
+fn loom_a_request_that_waits_for_a_worker_that_is_awake_is_seen_by_it() {
+    loom::model(|| {
+        let shared = Shared::new();
+        // Another worker sleeps, and is not woken.
+        shared.idle().enter(1);
+        let worker = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                shared.idle().enter(0);
+                shared.queue().has_hint()
+            })
+        };
+        shared.push(7);
+        let all_sleep = shared.idle().sleepers() == 2;
+        let seen = worker.join().unwrap();
+        assert!(all_sleep || seen, "the worker counts as awake, and does not see the hint");
     });
 }
 

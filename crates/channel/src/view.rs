@@ -123,6 +123,11 @@ impl View {
         self.memory.u32(self.layout.memory_recording())
     }
 
+    /// How many requests may wait before a worker that takes one wakes another worker.
+    pub fn wake_threshold(&self) -> &AtomicU32 {
+        self.memory.u32(self.layout.wake_threshold())
+    }
+
     /// Wakes a sleeping worker; `false` if no worker sleeps.
     pub fn wake_a_worker(&self) -> bool {
         let sleeper = self.idle().wake_one().filter(|index| *index < MAX_WORKERS);
@@ -182,6 +187,9 @@ impl<'m> SlotView<'m> {
     }
     pub fn cpu(&self) -> &'m AtomicU64 {
         self.memory.u64(self.start + control::CPU)
+    }
+    pub fn occupied(&self) -> &'m AtomicU64 {
+        self.memory.u64(self.start + control::OCCUPIED)
     }
     pub fn stack(&self) -> &'m AtomicU64 {
         self.memory.u64(self.start + control::STACK)

@@ -53,11 +53,11 @@ impl IdleSet<'_> {
         None
     }
 
-    /// Whether any worker sleeps. Call it after the hint has been published: a worker that enters the set later finds the
-    /// hint.
-    pub fn has_sleeper(&self) -> bool {
+    /// The number of workers that sleep. Call it after the hint has been published: a worker that enters the set later finds
+    /// the hint.
+    pub fn sleepers(&self) -> u32 {
         fence(Ordering::SeqCst);
-        self.bits.iter().any(|word| word.load(Ordering::SeqCst) != 0)
+        self.bits.iter().map(|word| word.load(Ordering::SeqCst).count_ones()).sum()
     }
 
     /// Whether this worker sleeps.

@@ -62,8 +62,13 @@ impl SubmissionQueue<'_> {
 
     /// Whether there is a hint to take.
     pub fn has_hint(&self) -> bool {
-        let head = self.head.load(Ordering::Acquire);
-        self.cell(head).load(Ordering::Acquire) >> 32 == published(head)
+        self.has_more_hints_than(0)
+    }
+
+    /// Whether there are more hints to take than this number. More than half of a full ring is as much as a full one.
+    pub fn has_more_hints_than(&self, number: u32) -> bool {
+        let last = self.head.load(Ordering::Acquire).wrapping_add(u64::from(number).min(self.cells.len() as u64 / 2));
+        self.cell(last).load(Ordering::Acquire) >> 32 == published(last)
     }
 
     /// The number of tickets below `tail`, the router's own, that have not been taken.
@@ -222,6 +227,9 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(queue.has_hint(), !model.is_empty());
+                for number in 0..CELLS / 2 {
+                    prop_assert_eq!(queue.has_more_hints_than(number as u32), model.len() > number);
+                }
                 prop_assert_eq!(queue.stuck_at(&owned.tail), None);
                 prop_assert_eq!(queue.waiting(&owned.tail), Ok(model.len() as u64));
                 prop_assert!(model.iter().all(|(ticket, _)| !queue.is_taken(*ticket)));

@@ -118,6 +118,8 @@ pub(crate) mod control {
     pub const CPU: usize = 104;
     /// The length of the stack of a slow request, and from bit 16 on the milliseconds after which it was taken; 0 without one.
     pub const STACK: usize = 112;
+    /// How long the request occupied its worker, in nanoseconds, plus one.
+    pub const OCCUPIED: usize = 120;
 }
 
 /// Bits of a slot's flags, all set by the router.
@@ -195,6 +197,11 @@ impl Layout {
     /// The number of the recording of the workers' memory.
     pub const fn memory_recording(&self) -> usize {
         16
+    }
+
+    /// How many requests may wait before a worker that takes one wakes another worker.
+    pub const fn wake_threshold(&self) -> usize {
+        20
     }
 
     /// The numbers of opcache.

@@ -42,6 +42,7 @@ impl RouterEnd {
     pub fn attach(memfd: impl AsFd, geometry: Geometry) -> io::Result<RouterEnd> {
         let view = View::map(memfd, geometry)?;
         let tail = view.queue().restart();
+        view.wake_threshold().store(0, Ordering::Relaxed);
         let mut register = SlotRegister::new(geometry.threads);
         for slot in (0..geometry.slots).rev() {
             let words = view.slot(slot);
@@ -122,20 +123,34 @@ impl RouterEnd {
         Ok(Exchange::new(Arc::clone(&self.shared), submitted))
     }
 
-    /// Whether a worker sleeps that [`RouterEnd::wake_workers`] would wake. If none does, each worker finds the requests that
-    /// were submitted before this call.
-    pub fn has_sleeper(&self) -> bool {
-        self.shared.view.idle().has_sleeper()
+    /// The number of workers that sleep, which [`RouterEnd::wake_worker`] would wake. The others find the requests that were
+    /// submitted before this call.
+    pub fn sleepers(&self) -> u32 {
+        self.shared.view.idle().sleepers()
     }
 
-    /// Wakes up to this number of workers, while requests wait. A worker that finds more of them wakes the next one, too.
-    pub fn wake_workers(&self, most: u32) {
-        let view = &self.shared.view;
-        for _ in 0..most {
-            if !view.queue().has_hint() || !view.wake_a_worker() {
-                break;
-            }
+    /// Wakes a worker if more requests than `threshold` wait. `false`: no worker was woken.
+    pub fn wake_worker(&self, threshold: u32) -> bool {
+        self.shared.view.queue().has_more_hints_than(threshold) && self.shared.view.wake_a_worker()
+    }
+
+    /// From now on, a worker that takes a request wakes another one if more requests than this wait; at first, 0.
+    pub fn set_wake_threshold(&self, threshold: u32) {
+        let word = self.shared.view.wake_threshold();
+        if word.load(Ordering::Relaxed) != threshold {
+            word.store(threshold, Ordering::Relaxed);
         }
+    }
+
+    /// The ticket of the next request.
+    pub fn next_ticket(&self) -> u64 {
+        self.shared.tail.load(Ordering::Acquire)
+    }
+
+    /// Whether a request waits that was submitted before this ticket was the next one. A hostile worker decides what this
+    /// returns.
+    pub fn waits_since(&self, ticket: u64) -> bool {
+        self.shared.view.queue().has_hint() && !self.shared.is_taken(ticket.wrapping_sub(1))
     }
 
     /// The number of workers that report to be idle, and of requests that wait for a worker. A hostile worker may have
@@ -192,7 +207,7 @@ impl RouterEnd {
         }
         let broken = register.broken();
         drop(register);
-        self.wake_workers(1);
+        self.wake_worker(0);
         broken.map_or(hints.map(|_| finished), Err)
     }
 
@@ -228,7 +243,7 @@ impl RouterEnd {
         register.living.died(worker);
         register.collect_orphans(&self.shared.view, |owner| owner == worker);
         drop(register);
-        self.wake_workers(1);
+        self.wake_worker(0);
     }
 
     /// All workers that ran when the rules were broken are dead: frees the slots in quarantine, and empties the submission

@@ -35,6 +35,8 @@ pub struct WorkerTimes {
     pub ran: Duration,
     /// The processor time that it took, if that is known.
     pub cpu: Option<Duration>,
+    /// How long it occupied its worker, without the time that the worker had no processor, if that is known.
+    pub occupied: Option<Duration>,
 }
 
 /// A request in the channel. To drop it gives the slot back, as soon as that is safe.
@@ -218,8 +220,9 @@ impl Exchange {
         let words = self.shared.view.slot(self.slot);
         let read = |word: &AtomicU64| Duration::from_nanos(word.load(Ordering::Relaxed));
         let (began, ran) = (read(words.began()), read(words.ran()));
-        let cpu = words.cpu().load(Ordering::Relaxed).checked_sub(1).map(Duration::from_nanos);
-        (!began.is_zero()).then_some(WorkerTimes { began, ran, cpu })
+        let minus_one = |word: &AtomicU64| word.load(Ordering::Relaxed).checked_sub(1).map(Duration::from_nanos);
+        let (cpu, occupied) = (minus_one(words.cpu()), minus_one(words.occupied()));
+        (!began.is_zero()).then_some(WorkerTimes { began, ran, cpu, occupied })
     }
 
     /// PHP's stack of a slow request, once it is done, and the time after which the worker took it. It may be any bytes.

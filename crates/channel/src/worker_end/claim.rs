@@ -33,6 +33,8 @@ pub struct Claim<'w> {
     began: Option<Duration>,
     /// The processor time that it took.
     cpu: Option<Duration>,
+    /// How long it occupied the worker.
+    occupied: Option<Duration>,
     /// The word about its stack.
     stack: u64,
 }
@@ -74,6 +76,7 @@ impl<'w> Claim<'w> {
             body_read: 0,
             began: None,
             cpu: None,
+            occupied: None,
             stack: 0,
         }
     }
@@ -88,9 +91,10 @@ impl<'w> Claim<'w> {
         self.began
     }
 
-    /// The processor time that the request took.
-    pub fn set_cpu(&mut self, cpu: Duration) {
-        self.cpu = Some(cpu);
+    /// The processor time that the request took, and how long it occupied the worker, without the time that the worker had
+    /// no processor.
+    pub fn set_times(&mut self, cpu: Duration, occupied: Duration) {
+        (self.cpu, self.occupied) = (Some(cpu), Some(occupied));
     }
 
     /// PHP's stack after this time, because the request is slow. The head of the request is read: the stack takes its end.
@@ -223,7 +227,9 @@ impl<'w> Claim<'w> {
         words.began().store(self.began.map_or(0, nanoseconds), Ordering::Relaxed);
         words.ran().store(ran.map_or(0, nanoseconds), Ordering::Relaxed);
         words.stack().store(self.stack, Ordering::Relaxed);
-        words.cpu().store(self.cpu.map_or(0, |cpu| nanoseconds(cpu).saturating_add(1)), Ordering::Relaxed);
+        let plus_one = |time: Option<Duration>| time.map_or(0, |time| nanoseconds(time).saturating_add(1));
+        words.cpu().store(plus_one(self.cpu), Ordering::Relaxed);
+        words.occupied().store(plus_one(self.occupied), Ordering::Relaxed);
         words.response_written().store(self.written, Ordering::Release);
         // Fails only if another worker wrote the word; the router detects that, too.
         let _ = words.state().compare_exchange(

@@ -136,7 +136,7 @@ impl WorkerEnd {
             if words.state().compare_exchange(word, claimed, Ordering::AcqRel, Ordering::Acquire).is_err() {
                 continue;
             }
-            if queue.has_hint() {
+            if queue.has_more_hints_than(view.wake_threshold().load(Ordering::Relaxed)) {
                 view.wake_a_worker();
             }
             let thread = words.thread().load(Ordering::Relaxed).min(u32::from(view.layout.geometry.threads) - 1) as u16;

@@ -32,6 +32,11 @@ thread_local! {
     static HEAD: RefCell<ResponseHeadWriter> = RefCell::new(ResponseHeadWriter::default());
 }
 
+/// The worker has slept between two requests.
+pub fn worker_has_slept() {
+    REQUEST_CPU.with_borrow_mut(RequestCpu::worker_has_slept);
+}
+
 /// Makes this the current request.
 pub fn begin(request: CurrentRequest) {
     CURRENT.with_borrow_mut(|current| *current = Some(request));
@@ -122,7 +127,8 @@ extern "C" fn howdah_finish() {
     if let Some(CurrentRequest::Channel(mut claim)) = CURRENT.with_borrow_mut(Option::take) {
         let ran = claim.began().map(|began| monotonic().saturating_sub(began));
         if let Some(ran) = ran {
-            claim.set_cpu(REQUEST_CPU.with_borrow_mut(|meter| meter.of_request(ran)));
+            let times = REQUEST_CPU.with_borrow_mut(|meter| meter.of_request(ran));
+            claim.set_times(times.cpu, times.occupied);
         }
         if let Some(began) = claim.began() {
             sapi::with_slow_stack(began, |stack, after| claim.set_stack(stack, after));

@@ -63,11 +63,16 @@ impl Source for Requests {
     /// Makes the next request the current one of the [callbacks](super::callbacks).
     fn next(&mut self) -> Option<sapi::SapiRequest> {
         let (end, children, service) = (self.service.end, self.children, &mut self.service);
+        let mut has_slept = false;
         let before_sleep = || {
+            has_slept = true;
             service.before_sleep();
             children == Children::Reap && reap_children()
         };
         let Next::Run(mut claim) = end.next(before_sleep) else { return None };
+        if has_slept {
+            callbacks::worker_has_slept();
+        }
         if let Err(violation) = self.buffers.read(&claim) {
             callbacks::exit_after_violation(&violation);
         }

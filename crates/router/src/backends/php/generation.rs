@@ -2,6 +2,7 @@
 
 use crate::backends::admission::{Arrival, Gate, REJECTION_PAUSE};
 use crate::backends::php::admission::{RequestKind, SUSPECTS_PER_SECOND, SharedKillers, Slots};
+use crate::backends::php::run_times::RunTimes;
 use crate::product;
 use crate::report::{AbortOnPanic, ReportOnDrop, SupervisorLink, Throttle};
 use crate::request::record::application_log::ApplicationLog;
@@ -16,7 +17,8 @@ use http::Uri;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::thread::available_parallelism;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -54,6 +56,8 @@ pub struct SharedGeneration {
     /// More workers are requested when fewer than this are idle, or when requests wait and none is idle; `None` for a pool of a
     /// fixed size.
     spare_workers: Option<u32>,
+    /// How long its requests ran.
+    run_times: RunTimes,
     /// For the reports of too few workers to the supervisor.
     demand_reports: Throttle,
     /// Whether a task repeats the report while it is true.
@@ -85,6 +89,9 @@ const REPEAT_DEMAND: Duration = Duration::from_millis(10);
 /// The least time between two reports of demand.
 const DEMAND_PAUSE: Duration = Duration::from_millis(5);
 
+/// The processors of howdah.
+static PROCESSORS: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
+
 // === impl SharedGeneration ===
 
 impl SharedGeneration {
@@ -115,6 +122,7 @@ impl SharedGeneration {
             killers: SharedKillers::default(),
             killer_log: Throttle::new(REJECTION_PAUSE),
             workers: 0.into(),
+            run_times: RunTimes::new(),
             demand_reports: Throttle::new(DEMAND_PAUSE),
             repeats_demand: false.into(),
             timeout: boot.timeout_ms.map(Duration::from_millis),
@@ -219,6 +227,21 @@ impl SharedGeneration {
     fn arrival(&self) -> Arrival {
         let workers = self.workers.load(Ordering::Relaxed);
         Arrival { waiting: self.waiting_requests(), workers, places: workers * self.channel.claims() as u64 }
+    }
+
+    /// A request occupied a worker for this time.
+    pub(super) fn occupied(&self, time: Duration) {
+        self.run_times.add(time);
+    }
+
+    /// How many workers do not sleep, or have died just now.
+    pub(super) fn workers_awake(&self) -> u64 {
+        self.workers.load(Ordering::Relaxed).saturating_sub(self.channel.sleepers().into())
+    }
+
+    /// How many requests may wait before another worker is woken, while this number of workers is awake.
+    pub(super) fn wake_threshold(&self, awake: u64) -> u32 {
+        if self.is_async() { 0 } else { self.run_times.wake_threshold(awake, *PROCESSORS) }
     }
 
     /// Counts a request that was cancelled while it waited.

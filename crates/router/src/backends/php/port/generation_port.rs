@@ -330,7 +330,9 @@ impl GenerationPort {
                 self.end(slot, &running, Outcome::Failed(Failure::Internal));
             }
             Ok(Moved::Complete) => {
-                running.note_times();
+                if let Some(occupied) = running.note_times() {
+                    self.generation.occupied(occupied);
+                }
                 self.generation.finished(1);
                 self.generation.has_survived(running.wait.kind);
                 self.end(slot, &running, Outcome::Complete);

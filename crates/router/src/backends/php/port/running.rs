@@ -125,10 +125,11 @@ impl RunningRequest {
         feed(exchange, &mut remainder, budget)
     }
 
-    /// Notes its times, which its worker has reported. A worker may report anything: no time is longer than possible.
-    pub(super) fn note_times(&self) {
-        let (Some(context), exchange) = (&self.context, self.exchange.borrow()) else { return };
-        let Some(times) = exchange.as_ref().and_then(Exchange::times) else { return };
+    /// Notes its times, which its worker has reported, and returns how long it occupied the worker; `None` for a warm-up. A worker
+    /// may report anything: no time is longer than possible.
+    pub(super) fn note_times(&self) -> Option<Duration> {
+        let (context, exchange) = (self.context.as_ref()?, self.exchange.borrow());
+        let times = exchange.as_ref().and_then(Exchange::times)?;
         let began = times.began.clamp(self.submitted, monotonic().max(self.submitted));
         let ran = times.ran.min(monotonic().saturating_sub(began));
         let queue = self.waited + (began - self.submitted);
@@ -138,6 +139,7 @@ impl RunningRequest {
             trace.set_slow_stack(after.min(ran), &String::from_utf8_lossy(&stack));
         }
         context.numbers.set_php_times(PhpTimes { queue, ran, cpu: times.cpu.map(|cpu| cpu.min(ran)) });
+        Some(times.occupied.map_or(ran, |occupied| occupied.min(ran)))
     }
 
     /// Its slot, until it has ended.

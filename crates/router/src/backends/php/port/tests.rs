@@ -450,3 +450,51 @@ async fn a_generation_that_wants_workers_can_still_be_released() {
         })
         .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_quick_request_waits_a_millisecond_for_workers_that_are_awake() {
+    const MS: Duration = Duration::from_millis(1);
+    let setup = Setup::new();
+    LocalSet::new()
+        .run_until(async {
+            let generation = &setup.port.generation;
+            let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u16);
+            // One of them sleeps. The others are awake, and take no request.
+            (0..=processors).for_each(|index| generation.worker_started(WorkerId { index, incarnation: 0 }));
+            (0..2000).for_each(|_| generation.occupied(Duration::from_micros(15)));
+            let sleeper = setup.worker(0);
+            let thread = std::thread::spawn(move || answer(&sleeper));
+            while generation.channel.sleepers() == 0 {
+                std::thread::yield_now();
+            }
+            let _running = setup.submit().await;
+            run_others().await;
+            assert_eq!(generation.channel.sleepers(), 1, "it waits");
+            advance(2 * MS).await;
+            run_others().await;
+            thread.join().expect("it has answered");
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_wakes_a_worker_at_once_if_requests_are_not_quick_or_none_is_awake() {
+    for (ran, workers) in [(Duration::from_millis(1), 9), (Duration::from_micros(15), 1)] {
+        let setup = Setup::new();
+        LocalSet::new()
+            .run_until(async {
+                let generation = &setup.port.generation;
+                (0..workers).for_each(|index| generation.worker_started(WorkerId { index, incarnation: 0 }));
+                (0..2000).for_each(|_| generation.occupied(ran));
+                let sleeper = setup.worker(0);
+                let thread = std::thread::spawn(move || answer(&sleeper));
+                while generation.channel.sleepers() == 0 {
+                    std::thread::yield_now();
+                }
+                let _running = setup.submit().await;
+                run_others().await;
+                thread.join().expect("it has answered");
+            })
+            .await;
+    }
+}
