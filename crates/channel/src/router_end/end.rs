@@ -79,7 +79,7 @@ impl RouterEnd {
         Ok(exchange)
     }
 
-    /// As [`RouterEnd::submit`], but a worker that sleeps does not wake before [`RouterEnd::wake_workers`]: it finds more
+    /// As [`RouterEnd::submit`], but a worker that sleeps does not wake before [`RouterEnd::wake_worker`]: it finds more
     /// requests then.
     ///
     /// # Errors
@@ -147,8 +147,8 @@ impl RouterEnd {
         self.shared.tail.load(Ordering::Acquire)
     }
 
-    /// Whether a request waits that was submitted before this ticket was the next one. A hostile worker decides what this
-    /// returns.
+    /// Whether a request waits that was submitted before this ticket was the next one. A hostile worker can make it
+    /// return anything: do not loop on it without a pause.
     pub fn waits_since(&self, ticket: u64) -> bool {
         self.shared.view.queue().has_hint() && !self.shared.is_taken(ticket.wrapping_sub(1))
     }

@@ -35,7 +35,7 @@ pub struct WorkerTimes {
     pub ran: Duration,
     /// The processor time that it took, if that is known.
     pub cpu: Option<Duration>,
-    /// How long it occupied its worker, without the time that the worker had no processor, if that is known.
+    /// How long it kept its worker from other requests, if that is known: all the time if it slept, or else the processor time.
     pub occupied: Option<Duration>,
 }
 

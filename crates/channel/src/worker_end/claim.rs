@@ -91,8 +91,8 @@ impl<'w> Claim<'w> {
         self.began
     }
 
-    /// The processor time that the request took, and how long it occupied the worker, without the time that the worker had
-    /// no processor.
+    /// The processor time that the request took, and how long it kept the worker from others: all the time if it slept, or else
+    /// the processor time.
     pub fn set_times(&mut self, cpu: Duration, occupied: Duration) {
         (self.cpu, self.occupied) = (Some(cpu), Some(occupied));
     }

@@ -81,7 +81,7 @@ struct Thread {
     quic_secret: [u8; 32],
     /// Makes the event loop run another round instead of sleeping.
     stay_awake: Notify,
-    /// The mailboxes were emptied, and no task has run since.
+    /// The mailboxes were emptied since the last round.
     has_just_woken: Cell<bool>,
     loads: Arc<[Arc<Load>]>,
     turn: ThreadTurn,

@@ -234,7 +234,12 @@ impl SharedGeneration {
         self.run_times.add(time);
     }
 
-    /// How many workers do not sleep, or have died just now.
+    /// The generation's requests are not quick, whatever those that have ended took.
+    pub(super) fn not_quick(&self) {
+        self.run_times.not_quick();
+    }
+
+    /// How many workers are not asleep. Workers that start, or have just died, count, too.
     pub(super) fn workers_awake(&self) -> u64 {
         self.workers.load(Ordering::Relaxed).saturating_sub(self.channel.sleepers().into())
     }

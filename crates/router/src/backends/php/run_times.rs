@@ -3,7 +3,7 @@
 //! A worker that is woken for requests of some microseconds takes the processors from those that run them already: it wakes,
 //! finds nothing, and sleeps again. Measured with `hello` on two cores and 20 connections: 14 % of the CPU with two workers, and
 //! a third of the throughput with eight. Therefore quick requests wait up to [`WAIT`] for the workers that are awake, if these
-//! keep the processors busy. It never holds for an application with requests that are not quick: others would wait behind one
+//! keep the processors busy. It does not hold for an application with requests that are not quick: others would wait behind one
 //! until the router notices that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,13 +39,18 @@ impl RunTimes {
     /// A request occupied a worker for this time.
     pub fn add(&self, occupied: Duration) {
         if occupied >= LONG {
-            self.in_a_row.store(0, Ordering::Relaxed);
+            self.not_quick();
             return;
         }
         self.in_a_row.store(self.in_a_row.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
         let mean = self.mean.load(Ordering::Relaxed);
         let change = (nanoseconds(occupied) as i64 - mean as i64) / PART_OF_MEAN;
         self.mean.store(mean.saturating_add_signed(change), Ordering::Relaxed);
+    }
+
+    /// A request is under way for long, or will not report its time.
+    pub fn not_quick(&self) {
+        self.in_a_row.store(0, Ordering::Relaxed);
     }
 
     /// How many requests may wait before another worker is woken, with this number of workers that are awake.

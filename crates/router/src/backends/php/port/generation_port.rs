@@ -240,6 +240,7 @@ impl GenerationPort {
             match lost {
                 Ok(true) => {
                     self.generation.finished(1);
+                    self.generation.not_quick();
                     let (status, failure) = match running.is_overdue() {
                         true => (504, Failure::GatewayTimeout),
                         false => (502, Failure::WorkerDied { had_begun }),
@@ -284,6 +285,7 @@ impl GenerationPort {
                 Some(Ok(Progress::Queued)) if self.deadline(running.wait) < now + SWEEP => {
                     self.cancel_at_deadline(slot, running);
                 }
+                Some(Ok(Progress::Running(_))) if running.was_running.replace(true) => self.generation.not_quick(),
                 Some(Ok(_)) | None => {}
                 Some(Err(violation)) => self.violated(slot, running, violation),
             }
@@ -295,7 +297,10 @@ impl GenerationPort {
         let Some(slot) = running.slot() else { return };
         if running.exchange.borrow_mut().as_mut().is_some_and(Exchange::cancel) {
             self.generation.cancel();
-        } else if running.begun.get() {
+            return self.end(slot, running, Outcome::Failed(Failure::BadGateway));
+        }
+        self.generation.not_quick();
+        if running.begun.get() {
             // A response without an end, such as an event stream, always ends like this.
             self.generation.has_survived(running.wait.kind);
         }
@@ -323,10 +328,12 @@ impl GenerationPort {
             // The response of a request that was ended is not the answer that its client waits for.
             Ok(_) if running.is_overdue() => {
                 self.generation.finished(1);
+                self.generation.not_quick();
                 self.end(slot, &running, Outcome::Failed(Failure::GatewayTimeout));
             }
             Ok(Moved::Abandoned) => {
                 self.generation.finished(1);
+                self.generation.not_quick();
                 self.end(slot, &running, Outcome::Failed(Failure::Internal));
             }
             Ok(Moved::Complete) => {

@@ -44,6 +44,8 @@ pub struct RunningRequest {
     pub(super) wait: Wait,
     /// A task cancels the request at its deadline.
     pub(super) is_timed: Cell<bool>,
+    /// A worker ran it at the last sweep.
+    pub(super) was_running: Cell<bool>,
     /// Since when a worker has been seen to run it.
     pub(super) running_since: Cell<Option<Instant>>,
     /// When it was last reported to the supervisor as overdue.
@@ -125,8 +127,8 @@ impl RunningRequest {
         feed(exchange, &mut remainder, budget)
     }
 
-    /// Notes its times, which its worker has reported, and returns how long it occupied the worker; `None` for a warm-up. A worker
-    /// may report anything: no time is longer than possible.
+    /// Notes its times, which its worker has reported, and returns how long it occupied the worker; `None` for a warm-up, or if it
+    /// reports nothing. It may report anything: no time is longer than possible.
     pub(super) fn note_times(&self) -> Option<Duration> {
         let (context, exchange) = (self.context.as_ref()?, self.exchange.borrow());
         let times = exchange.as_ref().and_then(Exchange::times)?;

@@ -3,12 +3,12 @@
 //!
 //! A worker that is woken then finds several requests, and sleeps less often. A request that no sleeping worker could run
 //! needs no wake-up: a busy worker finds it. Quick requests also wait for the workers that are awake
-//! ([`SharedGeneration::wake_threshold`]); if one still waits a millisecond later, it wakes another worker.
+//! ([`SharedGeneration::wake_threshold`]); one that still waits after one or two ticks of a millisecond wakes another worker.
 
 use crate::backends::php::generation::SharedGeneration;
 use crate::report::spawn_essential;
 use std::cell::Cell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -28,8 +28,10 @@ struct Pending {
 
 /// After this number of requests workers are woken during the turn: a turn may have a thousand of them.
 const MOST_REQUESTS: u32 = 8;
-/// How long requests wait for workers that are awake.
-const LONGEST_WAIT: Duration = Duration::from_millis(1);
+/// The interval in which requests that wait are looked at.
+const TICK: Duration = Duration::from_millis(1);
+/// After this number of ticks with requests that have waited, workers are woken at once again.
+const LATE_TICKS: u32 = 2;
 
 // === impl Wakes ===
 
@@ -74,37 +76,54 @@ impl Pending {
             return;
         }
         let (generation, channel) = (&self.generation, &self.generation.channel);
+        // The workers apply it, too: one that takes a request wakes another. It is awake itself, hence at least 1.
+        let of_workers = generation.wake_threshold(generation.workers_awake().max(1));
+        channel.set_wake_threshold(of_workers);
+        let mut may_wait = of_workers > 0;
         for _ in 0..requests {
-            if !channel.wake_worker(generation.wake_threshold(generation.workers_awake())) {
+            let threshold = generation.wake_threshold(generation.workers_awake());
+            if !channel.wake_worker(threshold) {
+                may_wait |= threshold > 0;
                 break;
             }
         }
-        // For workers that are awake, which wake each other, too.
-        let threshold = generation.wake_threshold(generation.workers_awake().max(1));
-        channel.set_wake_threshold(threshold);
-        if threshold > 0 && !self.is_watched.replace(true) {
-            let pending = Rc::clone(self);
-            spawn_essential(async move {
-                pending.watch().await;
-                pending.is_watched.set(false);
-            });
+        if may_wait && !self.is_watched.replace(true) {
+            spawn_essential(watch(Rc::downgrade(self)));
         }
         generation.report_demand();
     }
 
-    /// Wakes a worker each time that a request waits for longer than it should, until none waits.
-    async fn watch(&self) {
+    /// The end of a tick of [`watch`], in which the requests before this ticket have waited: wakes a worker for them. After two
+    /// such ticks in a row, the workers that are awake are not quick. Returns the number of such ticks; `None` if no request waits
+    /// for a worker that sleeps.
+    fn tick(&self, ticket: u64, late_before: u32) -> Option<u32> {
         let channel = &self.generation.channel;
-        loop {
-            let next = channel.next_ticket();
-            sleep(LONGEST_WAIT).await;
-            if !channel.waits_since(next) {
-                if channel.waits_since(channel.next_ticket()) {
-                    continue;
-                }
-                return;
-            }
-            channel.wake_worker(0);
+        // A worker that goes to sleep from now on sees the requests that wait.
+        if channel.sleepers() == 0 || !channel.waits_since(channel.next_ticket()) {
+            return None;
+        }
+        if !channel.waits_since(ticket) {
+            return Some(0);
+        }
+        if late_before + 1 == LATE_TICKS {
+            self.generation.not_quick();
+            channel.set_wake_threshold(0);
+        }
+        channel.wake_worker(0);
+        Some(late_before + 1)
+    }
+}
+
+/// Looks after requests that wait for the workers that are awake, as long as there are any. It does not keep the generation.
+async fn watch(pending: Weak<Pending>) {
+    let mut late = 0;
+    loop {
+        let Some(ticket) = pending.upgrade().map(|pending| pending.generation.channel.next_ticket()) else { return };
+        sleep(TICK).await;
+        let Some(pending) = pending.upgrade() else { return };
+        match pending.tick(ticket, late) {
+            Some(ticks) => late = ticks % LATE_TICKS,
+            None => return pending.is_watched.set(false),
         }
     }
 }
