@@ -18,7 +18,8 @@ def listen(run, folder):
 
     def start(time_divider=1, **config):
         listeners = {"127.0.0.1:{port}": {"pass": "applications/app", "protocol": "fastcgi"}}
-        app = {"type": "php", "root": str(folder.root), "processes": 1}
+        # On a busy machine, hundreds of large responses take more than ten seconds.
+        app = {"type": "php", "root": str(folder.root), "processes": 1, "limits": {"queue_timeout": 60}}
         return run({"listeners": listeners, "applications": {"app": app}, **config}, time_divider=time_divider)
 
     return start
