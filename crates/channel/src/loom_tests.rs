@@ -40,6 +40,15 @@ impl Shared {
     }
 }
 
+/// The worker 0. Returns whether it sees a hint.
+fn worker_about_to_sleep(shared: &Arc<Shared>) -> thread::JoinHandle<bool> {
+    let shared = Arc::clone(shared);
+    thread::spawn(move || {
+        shared.idle().enter(0);
+        shared.queue().has_hint()
+    })
+}
+
 #[test]
 fn loom_two_workers_never_take_the_same_hint() {
     loom::model(|| {
@@ -120,13 +129,7 @@ fn loom_a_queue_is_stuck_only_while_a_thread_is_about_to_publish() {
 fn loom_a_worker_about_to_sleep_is_woken_or_sees_the_hint() {
     loom::model(|| {
         let shared = Shared::new();
-        let worker = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                shared.idle().enter(0);
-                shared.queue().has_hint()
-            })
-        };
+        let worker = worker_about_to_sleep(&shared);
         shared.push(7);
         let woken = shared.idle().wake_one().is_some();
         let seen = worker.join().unwrap();
@@ -162,13 +165,7 @@ fn loom_a_loop_that_removes_the_sign_of_a_former_ring_gets_the_next_one_or_sees_
 fn loom_a_request_that_finds_no_sleeper_is_seen_by_the_worker() {
     loom::model(|| {
         let shared = Shared::new();
-        let worker = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                shared.idle().enter(0);
-                shared.queue().has_hint()
-            })
-        };
+        let worker = worker_about_to_sleep(&shared);
         shared.push(7);
         let woken_later = shared.idle().sleepers() > 0;
         let seen = worker.join().unwrap();
@@ -182,13 +179,7 @@ fn loom_a_request_that_waits_for_a_worker_that_is_awake_is_seen_by_it() {
         let shared = Shared::new();
         // Another worker sleeps, and is not woken.
         shared.idle().enter(1);
-        let worker = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                shared.idle().enter(0);
-                shared.queue().has_hint()
-            })
-        };
+        let worker = worker_about_to_sleep(&shared);
         shared.push(7);
         let all_sleep = shared.idle().sleepers() == 2;
         let seen = worker.join().unwrap();

@@ -65,11 +65,6 @@ impl IdleSet<'_> {
         self.word(index).load(Ordering::SeqCst) & bit(index) != 0
     }
 
-    /// The number of workers that sleep.
-    pub fn count(&self) -> u32 {
-        self.bits.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
-    }
-
     /// Empties the set: all workers are dead.
     pub fn clear(&self) {
         self.bits.iter().for_each(|word| word.store(0, Ordering::SeqCst));

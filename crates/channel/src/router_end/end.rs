@@ -156,7 +156,7 @@ impl RouterEnd {
     /// The number of workers that report to be idle, and of requests that wait for a worker. A hostile worker may have
     /// written either.
     pub fn demand(&self) -> (u32, u64) {
-        (self.shared.view.idle().count(), self.requests_waiting())
+        (self.sleepers(), self.requests_waiting())
     }
 
     /// Passes each slot that wants attention to `visit`, in a circle from the slot `first`, while `visit` returns `true`: the

@@ -12,6 +12,7 @@ use crate::access::user_file::{UserFile, UserFiles};
 use crate::access::verified::VerifiedPasswords;
 use crate::file_access::{Place, on_file_thread};
 use crate::report::OncePerMinute;
+use crate::resources::processors::processors;
 use crate::resources::slow_work::PROCESSOR_THREADS;
 use crate::response::failure::Failure;
 use howdah_config::{BasicAuth, PasswordHash};
@@ -20,7 +21,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::thread::available_parallelism;
 use tokio::sync::Semaphore;
 
 /// A thread's means to verify passwords.
@@ -63,8 +63,7 @@ const PART_OF_FREE: u32 = 4;
 /// `Retry-After` of the requests beyond that, in seconds.
 const RETRY_AFTER: u32 = 5;
 
-static RUNNING: LazyLock<Arc<Semaphore>> =
-    LazyLock::new(|| Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))));
+static RUNNING: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(processors())));
 static WAITING: AtomicU32 = AtomicU32::new(0);
 static CLIENTS: LazyLock<Arc<ClientMap<u32>>> = LazyLock::new(Arc::default);
 static PROBLEMS: LazyLock<OncePerMinute<String>> = LazyLock::new(OncePerMinute::new);
@@ -250,6 +249,6 @@ mod tests {
         assert!(!authentication.verified.contains(&another), "a user who does not exist is not remembered");
         assert_eq!(user("ann:Password").await, Ok(None), "another password is verified again");
         assert_eq!(authentication.user(&basic_auth, &files, &HeaderMap::new(), "").await, Ok(None));
-        assert_eq!(RUNNING.available_permits(), available_parallelism().map_or(1, usize::from));
+        assert_eq!(RUNNING.available_permits(), processors());
     }
 }

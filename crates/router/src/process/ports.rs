@@ -99,12 +99,9 @@ impl Ports {
         });
     }
 
-    /// Announces in the mailboxes that the thread is awake, and empties them.
+    /// Announces in the mailboxes that the thread is awake.
     pub fn woke(&self) {
-        self.for_each(|port| {
-            port.woke();
-            port.drain();
-        });
+        self.for_each(|port| port.woke());
     }
 }
 

@@ -1,7 +1,7 @@
 //! An event-loop thread: accepts connections, serves its own, and moves the bytes of its requests in PHP.
 //!
-//! Before the thread sleeps, it empties its mailboxes and announces the sleep in them; when it wakes, it empties them
-//! first. While it is busy, the workers make no system call to wake it: it empties them in each round of its tasks.
+//! Before the thread sleeps, it empties its mailboxes and announces the sleep in them; each round of its tasks begins with
+//! them. While it is busy, the workers make no system call to wake it.
 //!
 //! A new configuration replaces the thread's [`View`] whole. Ports and listeners that it names again are kept.
 
@@ -81,8 +81,6 @@ struct Thread {
     quic_secret: [u8; 32],
     /// Makes the event loop run another round instead of sleeping.
     stay_awake: Notify,
-    /// The mailboxes were emptied since the last round.
-    has_just_woken: Cell<bool>,
     loads: Arc<[Arc<Load>]>,
     turn: ThreadTurn,
     descriptors: u64,
@@ -108,13 +106,13 @@ pub fn run(setup: Setup) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .on_thread_park(|| with_current(Thread::prepare_to_sleep))
-        .on_thread_unpark(|| with_current(Thread::woke))
+        .on_thread_unpark(|| with_current(|thread| thread.ports.woke()))
         .build()?;
     let tasks = LocalSet::new();
     let mut served = Box::pin(tasks.run_until(serve(setup)));
     // Each call is a round of tasks. Tasks that yield keep the thread from its sleep, and Tokio from the calls before and after.
     runtime.block_on(poll_fn(|context| {
-        with_current(Thread::begin_round);
+        with_current(|thread| thread.ports.begin_round());
         served.as_mut().poll(context)
     }));
     drop(served);
@@ -147,7 +145,6 @@ async fn serve(setup: Setup) {
         authorities: RefCell::default(),
         quic_secret: setup.quic_secret,
         stay_awake: Notify::new(),
-        has_just_woken: Cell::new(false),
         loads: setup.loads,
         turn: setup.turn,
         descriptors: setup.descriptors,
@@ -359,17 +356,6 @@ impl Thread {
         self.serving.dispatcher.access_log.borrow_mut().flush();
         if !self.ports.prepare_to_sleep() {
             self.stay_awake.notify_one();
-        }
-    }
-
-    fn woke(&self) {
-        self.ports.woke();
-        self.has_just_woken.set(true);
-    }
-
-    fn begin_round(&self) {
-        if !self.has_just_woken.take() {
-            self.ports.begin_round();
         }
     }
 }

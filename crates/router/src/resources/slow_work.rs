@@ -1,17 +1,16 @@
 //! Work that takes a processor for long, and would stop an event loop: other threads do it, as many at a time as there are
 //! processors. More would only take these from the event loops.
 
+use crate::resources::processors::processors;
 use howdah_blocking_work::{Failure, Pool};
 use std::sync::{Arc, LazyLock};
-use std::thread::available_parallelism;
 use tokio::sync::Semaphore;
 
 /// The threads for such work, which always ends: it needs no timeout.
 pub static PROCESSOR_THREADS: Pool = Pool::new("processor");
 
 /// The processors for such work, of all threads.
-static PROCESSORS: LazyLock<Arc<Semaphore>> =
-    LazyLock::new(|| Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))));
+static PROCESSORS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(processors())));
 
 /// Does this work on another thread, when a processor is free for it. Work that has begun ends there also if nothing waits
 /// for it any more.

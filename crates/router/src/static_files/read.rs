@@ -21,7 +21,6 @@ use std::{
         LazyLock,
         atomic::{AtomicUsize, Ordering},
     },
-    thread::available_parallelism,
 };
 
 use bytes::Bytes;
@@ -29,6 +28,7 @@ use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
 
 use super::cache;
 use crate::resources::counted_memory::CountedMemory;
+use crate::resources::processors::processors;
 
 /// The size of one read and one frame, in bytes. A connection with a slow client holds as many chunks as hyper buffers.
 pub(super) const CHUNK: usize = 64 * 1024;
@@ -40,8 +40,7 @@ const MAX_KEPT: usize = 64;
 const MOST_BESIDE_CACHES: usize = 64 * 1024 * 1024;
 
 /// The most bytes of whole files in memory, of all threads.
-static MOST_WHOLE: LazyLock<usize> =
-    LazyLock::new(|| available_parallelism().map_or(1, usize::from) * cache::CAPACITY + MOST_BESIDE_CACHES);
+static MOST_WHOLE: LazyLock<usize> = LazyLock::new(|| processors() * cache::CAPACITY + MOST_BESIDE_CACHES);
 static WHOLE: AtomicUsize = AtomicUsize::new(0);
 
 /// The bytes of chunks of all threads, beyond which they are small.

@@ -1,8 +1,8 @@
 //! The pace of rejections, as all threads share it.
 
 use super::refusals::RefusalPace;
+use crate::resources::processors::processors;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::available_parallelism;
 use tokio::time::Instant;
 
 /// The [`RefusalPace`] of a generation.
@@ -33,7 +33,7 @@ impl SharedRefusals {
 
 impl Default for SharedRefusals {
     fn default() -> Self {
-        let processors = available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX));
+        let processors = u32::try_from(processors()).unwrap_or(u32::MAX);
         SharedRefusals(Mutex::new(RefusalPace::new(processors)))
     }
 }

@@ -7,6 +7,7 @@ use crate::product;
 use crate::report::{AbortOnPanic, ReportOnDrop, SupervisorLink, Throttle};
 use crate::request::record::application_log::ApplicationLog;
 use crate::request::record::log_context::LogContext;
+use crate::resources::processors::processors;
 use crate::response::failure::Failure;
 use howdah_channel::{RouterEnd, Violation, WorkerId};
 use howdah_config::Patterns;
@@ -17,8 +18,7 @@ use http::Uri;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::thread::available_parallelism;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -88,9 +88,6 @@ pub struct ScriptPool {
 const REPEAT_DEMAND: Duration = Duration::from_millis(10);
 /// The least time between two reports of demand.
 const DEMAND_PAUSE: Duration = Duration::from_millis(5);
-
-/// The processors of howdah.
-static PROCESSORS: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
 
 // === impl SharedGeneration ===
 
@@ -234,6 +231,12 @@ impl SharedGeneration {
         self.run_times.add(time);
     }
 
+    /// A worker has ended a request that it did not finish, or not in time.
+    pub(super) fn ended_unfinished(&self) {
+        self.finished(1);
+        self.not_quick();
+    }
+
     /// The generation's requests are not quick, whatever those that have ended took.
     pub(super) fn not_quick(&self) {
         self.run_times.not_quick();
@@ -246,7 +249,7 @@ impl SharedGeneration {
 
     /// How many requests may wait before another worker is woken, while this number of workers is awake.
     pub(super) fn wake_threshold(&self, awake: u64) -> u32 {
-        if self.is_async() { 0 } else { self.run_times.wake_threshold(awake, *PROCESSORS) }
+        if self.is_async() { 0 } else { self.run_times.wake_threshold(awake, processors()) }
     }
 
     /// Counts a request that was cancelled while it waited.

@@ -239,8 +239,7 @@ impl GenerationPort {
             };
             match lost {
                 Ok(true) => {
-                    self.generation.finished(1);
-                    self.generation.not_quick();
+                    self.generation.ended_unfinished();
                     let (status, failure) = match running.is_overdue() {
                         true => (504, Failure::GatewayTimeout),
                         false => (502, Failure::WorkerDied { had_begun }),
@@ -285,7 +284,9 @@ impl GenerationPort {
                 Some(Ok(Progress::Queued)) if self.deadline(running.wait) < now + SWEEP => {
                     self.cancel_at_deadline(slot, running);
                 }
-                Some(Ok(Progress::Running(_))) if running.was_running.replace(true) => self.generation.not_quick(),
+                Some(Ok(Progress::Running(_))) if running.has_run_since().elapsed() >= SWEEP => {
+                    self.generation.not_quick();
+                }
                 Some(Ok(_)) | None => {}
                 Some(Err(violation)) => self.violated(slot, running, violation),
             }
@@ -297,12 +298,12 @@ impl GenerationPort {
         let Some(slot) = running.slot() else { return };
         if running.exchange.borrow_mut().as_mut().is_some_and(Exchange::cancel) {
             self.generation.cancel();
-            return self.end(slot, running, Outcome::Failed(Failure::BadGateway));
-        }
-        self.generation.not_quick();
-        if running.begun.get() {
-            // A response without an end, such as an event stream, always ends like this.
-            self.generation.has_survived(running.wait.kind);
+        } else {
+            self.generation.not_quick();
+            if running.begun.get() {
+                // A response without an end, such as an event stream, always ends like this.
+                self.generation.has_survived(running.wait.kind);
+            }
         }
         self.end(slot, running, Outcome::Failed(Failure::BadGateway));
     }
@@ -327,13 +328,11 @@ impl GenerationPort {
             }
             // The response of a request that was ended is not the answer that its client waits for.
             Ok(_) if running.is_overdue() => {
-                self.generation.finished(1);
-                self.generation.not_quick();
+                self.generation.ended_unfinished();
                 self.end(slot, &running, Outcome::Failed(Failure::GatewayTimeout));
             }
             Ok(Moved::Abandoned) => {
-                self.generation.finished(1);
-                self.generation.not_quick();
+                self.generation.ended_unfinished();
                 self.end(slot, &running, Outcome::Failed(Failure::Internal));
             }
             Ok(Moved::Complete) => {
@@ -366,8 +365,7 @@ impl GenerationPort {
         let mut exchange_of = running.exchange.borrow_mut();
         let Some(exchange) = exchange_of.as_mut() else { return };
         let Ok(Progress::Running(worker)) = exchange.progress() else { return };
-        let since = running.running_since.get().unwrap_or_else(Instant::now);
-        running.running_since.set(Some(since));
+        let since = running.has_run_since();
         if since.elapsed() > timeout && self.generation.is_async() {
             let Some(exchange) = exchange_of.take() else { return };
             drop(exchange_of);

@@ -44,8 +44,6 @@ pub struct RunningRequest {
     pub(super) wait: Wait,
     /// A task cancels the request at its deadline.
     pub(super) is_timed: Cell<bool>,
-    /// A worker ran it at the last sweep.
-    pub(super) was_running: Cell<bool>,
     /// Since when a worker has been seen to run it.
     pub(super) running_since: Cell<Option<Instant>>,
     /// When it was last reported to the supervisor as overdue.
@@ -142,6 +140,13 @@ impl RunningRequest {
         }
         context.numbers.set_php_times(PhpTimes { queue, ran, cpu: times.cpu.map(|cpu| cpu.min(ran)) });
         Some(times.occupied.map_or(ran, |occupied| occupied.min(ran)))
+    }
+
+    /// Since when a worker has been seen to run it; now is the first time, if there was none. Only while a worker runs it.
+    pub(super) fn has_run_since(&self) -> Instant {
+        let since = self.running_since.get().unwrap_or_else(Instant::now);
+        self.running_since.set(Some(since));
+        since
     }
 
     /// Its slot, until it has ended.

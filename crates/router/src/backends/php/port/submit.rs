@@ -88,7 +88,6 @@ pub async fn submit(
         waker: RefCell::default(),
         wait,
         is_timed: Cell::new(false),
-        was_running: Cell::new(false),
         running_since: Cell::new(None),
         reported_overdue: Cell::new(None),
         worker: Cell::new(None),

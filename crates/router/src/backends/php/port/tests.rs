@@ -6,6 +6,7 @@ use crate::backends::buffering::spool::SpoolLimits;
 use crate::backends::php::admission::RequestKind;
 use crate::backends::php::generation::SharedGeneration;
 use crate::report::SupervisorLink;
+use crate::resources::processors::processors;
 use crate::response::failure::Failure;
 use howdah_channel::RouterEnd;
 use howdah_channel::WorkerId;
@@ -482,9 +483,8 @@ async fn a_quick_request_waits_a_millisecond_for_workers_that_are_awake() {
     LocalSet::new()
         .run_until(async {
             let generation = &setup.port.generation;
-            let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u16);
             // One of them sleeps. The others are awake, and take no request.
-            (0..=processors).for_each(|index| generation.worker_started(WorkerId { index, incarnation: 0 }));
+            (0..=processors() as u16).for_each(|index| generation.worker_started(WorkerId { index, incarnation: 0 }));
             (0..2000).for_each(|_| generation.occupied(Duration::from_micros(15)));
             let sleeper = sleeping_worker(&setup);
             let _running = setup.submit().await;
@@ -503,11 +503,11 @@ async fn requests_that_wait_for_longer_wake_workers_at_once_again() {
     LocalSet::new()
         .run_until(async {
             let generation = &setup.port.generation;
-            let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
-            (0..=processors as u16).for_each(|index| generation.worker_started(WorkerId { index, incarnation: 0 }));
+            let awake = processors() as u64;
+            (0..=awake as u16).for_each(|index| generation.worker_started(WorkerId { index, incarnation: 0 }));
             let make_quick = || (0..2000).for_each(|_| generation.occupied(Duration::from_micros(15)));
             make_quick();
-            assert!(generation.wake_threshold(processors) > 0);
+            assert!(generation.wake_threshold(awake) > 0);
             // The only one that answers answers one.
             let sleeper = sleeping_worker(&setup);
             let first = setup.submit().await;
@@ -524,10 +524,10 @@ async fn requests_that_wait_for_longer_wake_workers_at_once_again() {
             for _ in 0..3 {
                 setup.pass(SWEEP).await;
             }
-            assert_eq!(generation.wake_threshold(processors), 0, "two requests run for long");
+            assert_eq!(generation.wake_threshold(awake), 0, "two requests run for long");
             make_quick();
             setup.port.cancel(&endless);
-            assert_eq!(generation.wake_threshold(processors), 0, "one did not end by itself");
+            assert_eq!(generation.wake_threshold(awake), 0, "one did not end by itself");
         })
         .await;
 }
