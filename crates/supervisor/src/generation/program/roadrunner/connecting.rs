@@ -8,7 +8,7 @@ use crate::os::tcp_peers;
 use howdah_protocol::sockets::tcp_peer::is_reset;
 use rustix::process::{Pid, getpgid};
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,6 +40,7 @@ pub struct Accepting {
     listener: AsyncListener,
     peer: WorkerPeer,
     has_warned: bool,
+    has_warned_of_unknown: bool,
 }
 
 /// A connection of the application's user.
@@ -80,7 +81,7 @@ impl Accepting {
                 AsyncListener::Tcp(net::TcpListener::from_std(listener)?)
             }
         };
-        Ok(Accepting { listener, peer, has_warned: false })
+        Ok(Accepting { listener, peer, has_warned: false, has_warned_of_unknown: false })
     }
 
     /// The next connection of the application's user.
@@ -116,8 +117,10 @@ impl Accepting {
                         return Ok(Accepted::new(socket.into(), copy, false));
                     }
                     // Without a pause: any user may connect, and would fill the backlog, so that the worker cannot connect.
-                    let user = user.map_or_else(|| "an unknown user".to_owned(), |user| format!("user id {user}"));
-                    self.warn(&format!("{user} at {peer}"));
+                    match user {
+                        Some(user) => self.warn(&format!("user id {user} at {peer}")),
+                        None => self.warn_of_unknown(peer),
+                    }
                 }
             }
         }
@@ -136,12 +139,14 @@ impl Accepting {
 
     fn warn(&mut self, process: &str) {
         if !std::mem::replace(&mut self.has_warned, true) {
-            let WorkerPeer { user, leader, address } = &self.peer;
-            let leader = leader.as_raw_pid();
-            tracing::warn!(
-                "refused a connection of {process} to {address}: only the worker with the pid {leader}, of user id {user}, \
-                 may connect"
-            );
+            self.peer.warn_of(process);
+        }
+    }
+
+    /// A peer that closes its connection at once has no user. The warning that names a user comes nevertheless.
+    fn warn_of_unknown(&mut self, peer: SocketAddr) {
+        if !self.has_warned && !std::mem::replace(&mut self.has_warned_of_unknown, true) {
+            self.peer.warn_of(&format!("an unknown user at {peer}"));
         }
     }
 }
@@ -176,5 +181,13 @@ impl WorkerPeer {
     fn is_process(&self, pid: i64) -> bool {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         pid.is_some_and(|pid| getpgid(Some(pid)).is_ok_and(|group| group == self.leader))
+    }
+
+    fn warn_of(&self, other: &str) {
+        let WorkerPeer { user, leader, address } = self;
+        let leader = leader.as_raw_pid();
+        tracing::warn!(
+            "refused a connection of {other} to {address}: only the worker with the pid {leader}, of user id {user}, may connect"
+        );
     }
 }
