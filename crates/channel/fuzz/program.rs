@@ -120,7 +120,7 @@ impl Stage {
             }),
             10 => drop(self.sweep()),
             11 => {
-                self.router.drain(0, 0, |slot| {
+                self.router.drain(0, &self.router.visits(), |slot| {
                     assert!(slot < GEOMETRY.slots);
                     true
                 });

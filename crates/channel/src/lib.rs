@@ -48,6 +48,7 @@ mod interface {
     pub use crate::content::{request, response};
     pub use crate::control_end::ControlEnd;
     pub use crate::counters::Counters;
+    pub use crate::lock_free::mailbox::Visits;
     pub use crate::memory::layout::{
         BODY_RING_BYTES, Geometry, MAX_CLAIMS, MAX_SLOTS, MAX_THREADS, MAX_WORKERS, REQUEST_HEAD_BYTES,
         RESPONSE_RING_BYTES, STACK_BYTES,

@@ -1,7 +1,7 @@
 //! The interleavings of the three lock-free structures, explored by loom: `make loom`.
 
 use crate::lock_free::idle::IdleSet;
-use crate::lock_free::mailbox::Mailbox;
+use crate::lock_free::mailbox::{Mailbox, Visits};
 use crate::lock_free::submission::{Hint, SubmissionQueue};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::Arc;
@@ -201,7 +201,7 @@ fn loom_a_router_thread_about_to_sleep_is_woken_or_sees_the_slot() {
             assert!(bell, "the thread sleeps and its eventfd is not written");
         } else {
             let mut slots = Vec::new();
-            shared.mailbox().drain(0, |slot| {
+            shared.mailbox().drain(&Visits::new(64), |slot| {
                 slots.push(slot);
                 true
             });

@@ -57,12 +57,14 @@ pub(crate) fn pack(sequence: u32, state: SlotState) -> u64 {
     u64::from(sequence) << 32 | worker | tag
 }
 
-/// The sequence number and the state of a word; `None` for a tag that does not exist.
+/// The sequence number and the state of a word; `None` for a word that [`pack`] does not make: the router's compare-and-swap would
+/// never find it again.
 pub(crate) fn unpack(word: u64) -> (u32, Option<SlotState>) {
     let worker = WorkerId { index: (word >> 4 & 0xfff) as u16, incarnation: (word >> 16) as u16 };
+    let has_no_worker = word & 0xffff_fff0 == 0;
     let state = match word & 0xf {
-        FREE => Some(SlotState::Free),
-        SUBMITTED => Some(SlotState::Submitted),
+        FREE if has_no_worker => Some(SlotState::Free),
+        SUBMITTED if has_no_worker => Some(SlotState::Submitted),
         CLAIMED => Some(SlotState::Claimed(worker)),
         DONE => Some(SlotState::Done(worker)),
         _ => None,
@@ -93,8 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_that_does_not_exist_is_no_state() {
-        assert_eq!(unpack(0xf).1, None);
+    fn a_word_that_pack_does_not_make_is_no_state() {
+        for word in [0xf, 0x10, 0x11, 0xff0 | SUBMITTED, 1 << 31, 1 << 31 | SUBMITTED] {
+            assert_eq!(unpack(word).1, None, "{word:x}");
+        }
     }
 
     #[test]

@@ -140,13 +140,14 @@ fn answer(channel: &Channel, exchange: &mut Exchange) -> Vec<u8> {
 
 #[test]
 fn a_word_that_no_queued_request_can_have_is_a_violation() {
-    let garbage: [fn(u32) -> u64; 7] = [
+    let garbage: [fn(u32) -> u64; 8] = [
         |sequence| offsets::word(sequence, SlotState::Free),
         |sequence| offsets::word(sequence.wrapping_add(1), SlotState::Submitted),
         |sequence| offsets::word(sequence.wrapping_sub(1), SlotState::Done(MALLORY)),
         |sequence| offsets::word(sequence, SlotState::Claimed(WorkerId { index: 0xfff, incarnation: 0 })),
         |sequence| offsets::word(sequence, SlotState::Done(WorkerId { index: 1024, incarnation: 0 })),
         |sequence| u64::from(sequence) << 32 | 0xf,
+        |sequence| offsets::word(sequence, SlotState::Submitted) | 0xff0,
         |_| u64::MAX,
     ];
     let channel = Channel::new();
@@ -346,7 +347,7 @@ fn garbage_everywhere_at_any_time_is_survived() {
                 }
             }
         });
-        let mut out = Vec::new();
+        let (mut out, visits) = (Vec::new(), channel.router.visits());
         for round in 0..rounds {
             let mut exchange = match channel.router.submit(0, b"head", &[7; 50_000], false) {
                 Ok(exchange) => exchange,
@@ -362,7 +363,7 @@ fn garbage_everywhere_at_any_time_is_survived() {
                 exchange.read(&mut out)
             });
             assert!(out.len() <= RESPONSE_RING_BYTES);
-            channel.router.drain(0, 0, |slot| {
+            channel.router.drain(0, &visits, |slot| {
                 assert!(slot < GEOMETRY.slots);
                 true
             });

@@ -209,6 +209,7 @@ fn run_router_thread(thread: u16, router: &RouterEnd, bell: &OwnedFd, deaths: &R
     let mut random = u64::from(thread);
     let mut left = REQUESTS / u64::from(THREADS);
     let mut under_way: Vec<UnderWay> = Vec::new();
+    let visits = router.visits();
     while left > 0 || !under_way.is_empty() {
         while left > 0
             && under_way.len() < WINDOW
@@ -269,7 +270,7 @@ fn run_router_thread(thread: u16, router: &RouterEnd, bell: &OwnedFd, deaths: &R
             }
         }
         router.woke(thread);
-        router.drain(thread, 0, |_| true);
+        router.drain(thread, &visits, |_| true);
     }
     tally.threads_done.fetch_add(1, Ordering::SeqCst);
     // Deaths still free the slots of clients that left.

@@ -31,6 +31,11 @@ pub fn idle_bits(geometry: Geometry) -> usize {
     Layout::new(geometry).idle_bits()
 }
 
+/// One bit for each slot that wants a thread's attention.
+pub fn mailbox_bits(geometry: Geometry, thread: u16) -> usize {
+    Layout::new(geometry).mailbox_bits(thread)
+}
+
 /// A worker's doorbell; the upper half of these 64 bits is the word that stops it.
 pub fn worker(geometry: Geometry, index: u16) -> usize {
     Layout::new(geometry).worker(index)

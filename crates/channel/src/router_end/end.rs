@@ -3,6 +3,7 @@
 use super::exchange::{Exchange, Submitted};
 use super::shared::Shared;
 use super::slot_register::SlotRegister;
+use crate::lock_free::mailbox::Visits;
 use crate::memory::doorbell;
 use crate::memory::layout::{BODY_RING_BYTES, Geometry, MAX_THREADS, REQUEST_HEAD_BYTES, flags};
 use crate::slot_state::{SlotState, WorkerId, pack, unpack};
@@ -159,19 +160,19 @@ impl RouterEnd {
         (self.sleepers(), self.requests_waiting())
     }
 
-    /// Passes each slot that wants attention to `visit`, in a circle from the slot `first`, while `visit` returns `true`: the
-    /// others keep their turn. Returns the slot to begin with next time. Ignore the slots of no exchange of the caller:
-    /// [`RouterEnd::sweep`] handles them.
-    pub fn drain(&self, thread: u16, first: u16, visit: impl FnMut(u16) -> bool) -> u16 {
-        self.shared.view.mailbox(thread).drain(first, visit)
+    /// The visits of a thread, for [`RouterEnd::drain`].
+    pub fn visits(&self) -> Visits {
+        Visits::new(self.shared.view.layout.geometry.slots)
     }
 
-    /// The next [`RouterEnd::drain`] visits this slot. Only for the thread itself, while it is awake.
-    pub fn keep(&self, thread: u16, slot: u16) {
-        self.shared.view.mailbox(thread).keep(slot);
+    /// Passes each slot that wants attention, or was put aside, to `visit`, in a circle, while `visit` returns `true`: the
+    /// others are put aside. Ignore the slots of no exchange of the caller: [`RouterEnd::sweep`] handles them.
+    pub fn drain(&self, thread: u16, visits: &Visits, visit: impl FnMut(u16) -> bool) {
+        self.shared.view.mailbox(thread).drain(visits, visit);
     }
 
-    /// Announces that the thread is about to sleep until its eventfd is written. `false`: a slot wants attention already.
+    /// Announces that the thread is about to sleep until its eventfd is written. `false`: a slot wants attention already. Slots
+    /// that are put aside are the caller's matter.
     #[must_use]
     pub fn prepare_to_sleep(&self, thread: u16) -> bool {
         self.shared.view.mailbox(thread).prepare_to_sleep()

@@ -87,6 +87,7 @@ impl Ports {
                     break;
                 }
             }
+            port.end_turn();
         });
         may_sleep
     }
@@ -96,6 +97,7 @@ impl Ports {
         self.for_each(|port| {
             port.begin_turn();
             port.drain();
+            port.end_turn();
         });
     }
 

@@ -25,6 +25,8 @@ pub struct Step {
 
 /// The estimates are improved this number of times.
 const TURNS: usize = 8;
+/// The most routes between the one that leaves memory and the one that frees it.
+const MAX_ROUTES_BETWEEN: usize = 50;
 /// The changes must differ by this part of before at most.
 const WORTH_IT: f64 = 0.5;
 
@@ -49,10 +51,12 @@ fn freed_by_successors(steps: &[Step], left: &[f64]) -> Vec<f64> {
     let mut left = left.to_vec();
     let predecessors = usual_predecessors(steps, left.len());
     // If the route before has not kept it, either, it goes to the one before that.
-    for _ in 0..left.len() {
-        for (route, change) in medians(changes(steps, &left), left.len(), LEAST_REQUESTS).into_iter().enumerate() {
-            left[predecessors[route]] -= change.min(0.0);
+    for _ in 0..MAX_ROUTES_BETWEEN {
+        let usual = medians(changes(steps, &left), left.len(), LEAST_REQUESTS);
+        if usual.iter().all(|change| *change >= 0.0) {
+            break;
         }
+        usual.iter().zip(&predecessors).for_each(|(change, predecessor)| left[*predecessor] -= change.min(0.0));
     }
     left
 }

@@ -91,7 +91,7 @@ impl Records {
             pids.insert(line.pid);
             note(&mut records.opcache, line.opcache);
             note(&mut records.strings, line.strings);
-            let name = records.name_of_route(&line);
+            let name = name_of_route(&line, &numbers);
             let next = numbers.len();
             let route = *numbers.entry(name.clone()).or_insert(next);
             // A smaller number is that of another process, or of another recording.
@@ -133,14 +133,11 @@ impl Records {
             }
         }
     }
+}
 
-    fn name_of_route(&self, line: &Line) -> String {
-        let mut name = format!("{} {}", plain(&line.method), route_of(&plain(&line.path)));
-        if self.routes.len() >= MAX_ROUTES && !self.routes.contains_key(&name) {
-            OTHER_ROUTES.clone_into(&mut name);
-        }
-        name
-    }
+fn name_of_route(line: &Line, known: &HashMap<String, usize>) -> String {
+    let name = format!("{} {}", plain(&line.method), route_of(&plain(&line.path)));
+    if known.len() < MAX_ROUTES || known.contains_key(&name) { name } else { OTHER_ROUTES.to_owned() }
 }
 
 fn one() -> u64 {
@@ -256,7 +253,12 @@ mod tests {
     fn routes_have_a_limit_and_are_safe_for_a_terminal() {
         let lines = (0..=2 * MAX_ROUTES as u64 + 1).map(|number| line(1, number, &format!("/p{number}x"), 1, ""));
         let records = Records::read(lines.collect::<String>().as_bytes());
-        assert_eq!((records.routes.len(), records.routes[OTHER_ROUTES].requests()), (MAX_ROUTES + 1, MAX_ROUTES + 1));
+        assert_eq!((records.routes.len(), records.routes[OTHER_ROUTES].requests()), (MAX_ROUTES, MAX_ROUTES + 2));
+        // A hostile worker writes lines without a predecessor.
+        let alone = (0..2 * MAX_ROUTES as u64).map(|number| line(1, number * 2, &format!("/p{number}x"), 1, ""));
+        let both = alone.chain([line(1, 8001, "/a", 1, ""), line(1, 8002, "/b", 1, "")]);
+        let records = Records::read(both.collect::<String>().as_bytes());
+        assert_eq!(records.routes.keys().collect::<Vec<_>>(), [OTHER_ROUTES]);
         let records = Records::read([line(1, 1, "/", 1, ""), line(1, 2, "/\\u001b[2J", 1, "")].concat().as_bytes());
         assert_eq!(records.routes.keys().collect::<Vec<_>>(), [r"GET /\u{1b}[2J"]);
     }

@@ -14,7 +14,7 @@ use crate::request::record::log_context::LoggedApplication;
 use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_channel::request::RequestHeadWriter;
-use howdah_channel::{Exchange, Progress, Violation, WorkerId};
+use howdah_channel::{Exchange, Progress, Violation, Visits, WorkerId};
 use howdah_metrics::labels::Cause;
 use howdah_protocol::messages::router::FromRouter;
 use http::Uri;
@@ -40,8 +40,10 @@ pub struct GenerationPort {
     pub(super) thread: u16,
     pub(super) active: ActiveRequests,
     budget: TurnBudget,
-    /// The slot that the next visit of the mailbox begins with.
-    next_slot: Cell<u16>,
+    /// The slots that are left for the next visit of the mailbox.
+    visits: Visits,
+    /// A visit has met a slot without a request: its worker has finished after the client had left.
+    has_unowned: Cell<bool>,
     /// A head is written and submitted without a pause: one buffer is enough for all requests.
     pub(super) head: RefCell<RequestHeadWriter>,
     /// How much of a response may wait for its client.
@@ -68,12 +70,13 @@ impl GenerationPort {
             application: LoggedApplication::new(generation.application.clone(), generation.log.clone()),
             script_files: ScriptFiles::below(generation.paths.rootfs()),
             wakes: Wakes::new(Arc::clone(&generation)),
+            visits: generation.channel.visits(),
+            has_unowned: Cell::new(false),
             spool_limits: SpoolLimits { writer_waits: !generation.is_async(), ..SpoolLimits::RESPONSE },
             generation,
             thread,
             active: ActiveRequests::default(),
             budget: TurnBudget::new(),
-            next_slot: Cell::new(0),
             head: RefCell::default(),
         }
     }
@@ -180,16 +183,13 @@ impl GenerationPort {
     /// Moves the bytes of each slot in the thread's mailbox, as far as the budget of this turn allows.
     pub fn drain(&self) {
         self.script_files.forget();
-        let mut has_unowned = false;
-        let next = self.generation.channel.drain(self.thread, self.next_slot.get(), |slot| {
-            has_unowned |= !self.service_slot(slot);
+        self.generation.channel.drain(self.thread, &self.visits, |slot| {
+            if !self.service_slot(slot) {
+                self.has_unowned.set(true);
+                self.budget.spend(0);
+            }
             !self.budget.is_spent()
         });
-        self.next_slot.set(next);
-        if has_unowned {
-            // Once for all of them: a hostile worker can put all slots into the mailbox.
-            self.repair();
-        }
     }
 
     /// A turn of the event loop begins: bytes may be moved again.
@@ -197,14 +197,22 @@ impl GenerationPort {
         self.budget.renew();
     }
 
+    /// A turn ends: frees the slots of clients that had left. Once for all of them, since a hostile worker can put all slots into
+    /// the mailbox.
+    pub fn end_turn(&self) {
+        if self.has_unowned.take() {
+            self.repair();
+        }
+    }
+
     /// Whether other tasks must get a turn before more bytes are moved.
     pub fn has_spent_its_turn(&self) -> bool {
         self.budget.is_spent()
     }
 
-    /// Announces in the mailbox that the thread is about to sleep; `false` if the mailbox is not empty.
+    /// Announces in the mailbox that the thread is about to sleep; `false` if a slot wants attention.
     pub fn prepare_to_sleep(&self) -> bool {
-        self.generation.channel.prepare_to_sleep(self.thread)
+        self.visits.is_empty() && self.generation.channel.prepare_to_sleep(self.thread)
     }
 
     /// Announces in the mailbox that the thread is awake.
@@ -226,7 +234,7 @@ impl GenerationPort {
         self.active.for_each(|slot, running| {
             // The end of a response that is cut off anyway is dropped if there is too much of it for one turn.
             if self.budget.is_spent() {
-                self.generation.channel.keep(self.thread, slot);
+                self.visits.keep(slot);
             } else {
                 self.service_slot(slot);
             }
@@ -272,8 +280,8 @@ impl GenerationPort {
         self.generation.measure(self.generation.waiting_requests(), now);
         self.generation.forget(now);
         self.active.for_each(|slot, running| {
-            // A worker that writes slowly, or died, has not put it there.
-            self.generation.channel.keep(self.thread, slot);
+            // A worker that writes slowly, or died, has not put it into the mailbox, or a hostile one has removed it.
+            self.visits.keep(slot);
             self.end_if_overdue(slot, running);
             let progress = running.exchange.borrow_mut().as_mut().map(|exchange| {
                 exchange.check()?;
@@ -323,7 +331,7 @@ impl GenerationPort {
             }
             Ok(Moved::UnderWay) => running.wake(),
             Ok(Moved::MoreToMove) => {
-                self.generation.channel.keep(self.thread, slot);
+                self.visits.keep(slot);
                 running.wake();
             }
             // The response of a request that was ended is not the answer that its client waits for.

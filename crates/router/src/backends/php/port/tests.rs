@@ -11,11 +11,12 @@ use crate::response::failure::Failure;
 use howdah_channel::RouterEnd;
 use howdah_channel::WorkerId;
 use howdah_channel::request::RequestHeadWriter;
-use howdah_channel::{Claim, ControlEnd, Geometry, Next, WorkerChannel, WorkerEnd};
+use howdah_channel::{Claim, ControlEnd, Geometry, MAX_WORKERS, Next, WorkerChannel, WorkerEnd, offsets};
 use howdah_protocol::messages::router::GenerationBoot;
 use howdah_protocol::sockets::control_socket::ControlSocket;
 use http::Uri;
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::pwrite;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -120,6 +121,12 @@ impl Setup {
     fn drain(&self) {
         self.port.begin_turn();
         self.port.drain();
+        self.port.end_turn();
+    }
+
+    /// Writes into the shared memory, as a hostile worker.
+    fn overwrite(&self, offset: usize, bytes: &[u8]) {
+        assert_eq!(pwrite(self.control.memfd(), bytes, offset as u64), Ok(bytes.len()));
     }
 
     fn sweep(&self) {
@@ -548,4 +555,48 @@ async fn a_request_wakes_a_worker_at_once_if_requests_are_not_quick_or_none_is_a
             })
             .await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_complete_response_is_taken_though_a_worker_clears_the_mailbox() {
+    let setup = Setup::new();
+    LocalSet::new()
+        .run_until(async {
+            let running = setup.submit().await.unwrap();
+            answer(&setup.worker(0));
+            let clear = || setup.overwrite(offsets::mailbox_bits(GEOMETRY, 0), &[0; SLOTS / 8]);
+            clear();
+            setup.drain();
+            assert!(running.outcome.get() == Outcome::UnderWay);
+            setup.port.sweep();
+            clear();
+            assert!(!setup.port.prepare_to_sleep(), "a slot is left");
+            setup.drain();
+            assert!(running.outcome.get() == Outcome::Complete);
+            assert!(setup.port.prepare_to_sleep());
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_that_pretend_to_sleep_are_not_woken_for_ever() {
+    let setup = Setup::new();
+    LocalSet::new()
+        .run_until(async {
+            let generation = &setup.port.generation;
+            (0..=processors() as u16).for_each(|index| generation.worker_started(WorkerId { index, incarnation: 0 }));
+            (0..2000).for_each(|_| generation.occupied(Duration::from_micros(15)));
+            setup.overwrite(offsets::idle_bits(GEOMETRY), &[1]);
+            let _running = setup.submit().await;
+            run_others().await;
+            assert_eq!(generation.channel.sleepers(), 1, "it waits");
+            setup.overwrite(offsets::idle_bits(GEOMETRY), &[0xff; MAX_WORKERS as usize / 8]);
+            for _ in 0..500 {
+                advance(Duration::from_millis(1)).await;
+                run_others().await;
+            }
+            let woken = u32::from(MAX_WORKERS) - generation.channel.sleepers();
+            assert!((50..=150).contains(&woken), "{woken}");
+        })
+        .await;
 }

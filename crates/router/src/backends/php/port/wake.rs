@@ -32,6 +32,9 @@ const MOST_REQUESTS: u32 = 8;
 const TICK: Duration = Duration::from_millis(1);
 /// After this number of ticks with requests that have waited, workers are woken at once again.
 const LATE_TICKS: u32 = 2;
+/// After this number of such ticks in a row, the sweep looks after them: a hostile worker can pretend that requests wait and workers
+/// sleep.
+const MAX_LATE_TICKS: u32 = 100;
 
 // === impl Wakes ===
 
@@ -95,7 +98,7 @@ impl Pending {
 
     /// The end of a tick of [`watch`], in which the requests before this ticket have waited: wakes a worker for them. After two
     /// such ticks in a row, the workers that are awake are not quick. Returns the number of such ticks; `None` if no request waits
-    /// for a worker that sleeps.
+    /// for a worker that sleeps, or after too many such ticks.
     fn tick(&self, ticket: u64, late_before: u32) -> Option<u32> {
         let channel = &self.generation.channel;
         // A worker that goes to sleep from now on sees the requests that wait.
@@ -105,12 +108,13 @@ impl Pending {
         if !channel.waits_since(ticket) {
             return Some(0);
         }
-        if late_before + 1 == LATE_TICKS {
+        let late = late_before + 1;
+        if late.is_multiple_of(LATE_TICKS) {
             self.generation.not_quick();
             channel.set_wake_threshold(0);
         }
         channel.wake_worker(0);
-        Some(late_before + 1)
+        (late < MAX_LATE_TICKS).then_some(late)
     }
 }
 
@@ -122,7 +126,7 @@ async fn watch(pending: Weak<Pending>) {
         sleep(TICK).await;
         let Some(pending) = pending.upgrade() else { return };
         match pending.tick(ticket, late) {
-            Some(ticks) => late = ticks % LATE_TICKS,
+            Some(ticks) => late = ticks,
             None => return pending.is_watched.set(false),
         }
     }
