@@ -285,3 +285,12 @@ def test_connections_that_send_nothing_leave_room_for_others(listen, connect):
         web.send(begin()[5:] + variables(web.params("/a.php")) + body(b""))
     assert all(web.response().body == b"hello" for web in half)
     assert all(web.request("/a.php").body == b"hello" for web in idle[:20])
+
+
+def test_a_response_ends_at_its_content_length(listen, connect, folder):
+    """A gigabyte beyond it was read and dropped, without a turn for others."""
+    folder.php("endless.php", "header('Content-Length: 5'); for (;;) { echo str_repeat('x', 65536); }")
+    server = listen()
+    assert connect(server).request("/endless.php").body == b"xxxxx"
+    # Its worker is free.
+    assert connect(server).request("/a.php").body == b"hello"

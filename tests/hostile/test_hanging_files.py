@@ -110,6 +110,25 @@ def test_a_root_that_hangs_stops_no_other_applications(start, hanging: PausableF
     assert server.router() == router
 
 
+def test_a_root_that_hangs_delays_no_reload_of_other_applications(run, hanging: PausableFileSystem, folder):
+    (hanging.source / "index.php").write_text("<?php echo 'slow';")
+    readable(hanging.source)
+    folder.php("index.php", "echo 'before';")
+    # Timestamps are not checked: the new code needs a reload.
+    options = {"admin": {"opcache.validate_timestamps": "0"}}
+    common = {"type": "php", "processes": 1, "reload": "on-change", "options": options}
+    slow, app = {**common, "root": str(hanging.point)}, {**common, "root": str(folder.root)}
+    routes = [{"action": {"pass": "applications/app"}}]
+    server = run({"applications": {"slow": slow, "app": app}, "routes": routes})
+    assert server.get("/").text == "before"
+    hanging.pause()
+    # The folders are looked at twice a second.
+    time.sleep(1.5)
+    folder.php("index.php", "echo 'after';")
+    wait_for(lambda: server.get("/").text == "after", "the reload", 10)
+    hanging.resume()
+
+
 def test_a_healthy_share_of_such_a_file_system_is_served(start, hanging: PausableFileSystem):
     """Small and large files, ranges, folders, missing files: all from another thread."""
     large = bytes(range(256)) * 4096 * 12

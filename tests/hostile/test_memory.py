@@ -271,3 +271,15 @@ def test_large_heads_of_responses_that_no_client_reads_have_a_limit_for_all(run,
         assert "the heads of responses that clients do not read take all of their memory" in server.stderr
         assert server.get("/small.php").status == 200
     wait_for(lambda: server.get("/large.php").status == 200)
+
+
+def test_long_names_of_files_that_scripts_choose_are_not_kept(run, folder):
+    folder.php("index.php", r"""header('X-Sendfile: /' . str_repeat("\x80", 1000000) . $_GET['n']);""")
+    application = {"type": "php", "root": str(folder.root), "processes": 1, "send_file": {"/": str(folder.root)}}
+    server = run({"applications": {"app": application}})
+    with server.connect() as client:
+        for number in range(100):
+            assert client.request("GET", f"/?n={number}").status == 404
+    # Each was kept, to log it once a minute, with three bytes for each of the script's: 300 MB.
+    assert peak_bytes(server.router()) < MOST
+    server.wait_for_log_line("cannot send the file that a script named")

@@ -11,6 +11,7 @@ from support.exposition import Exposition
 from support.folders import Folder
 from support.http.upstream import Upstream, answers, ok
 from support.otlp import Collector
+from support.processes import thread_states
 from support.server import Howdah, stop_all
 from support.waiting import wait_for
 
@@ -254,6 +255,7 @@ def test_spans_outlive_the_process_that_sends_the_router_and_changes(site, colle
         first = process()
         # It cannot take them, but the pipe can.
         os.kill(first.pid, 19)
+        wait_for(lambda: set(thread_states(first.pid)) == {"T"}, "all of its threads")
         for n in range(20):
             server.get("/index.php")
         first.kill()

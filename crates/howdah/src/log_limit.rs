@@ -14,9 +14,9 @@
 
 use howdah_router::{LOG_ROUTE, WRONG_PASSWORDS, client_network};
 use howdah_supervisor::CONFIGURATION_WARNINGS;
-use howdah_supervisor::plain_text::plain_and_short;
+use howdah_supervisor::plain_text::{beginning, plain_and_short};
 use std::collections::HashMap;
-use std::fmt::{Debug, Write as _};
+use std::fmt::{self, Debug, Write as _};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -51,6 +51,8 @@ const CLIENT: &str = "client";
 const UNLIMITED: [&str; 3] = [module_path!(), CONFIGURATION_WARNINGS, LOG_ROUTE];
 /// The beginnings of the targets of the router's lines, and of those about deploys.
 const WITH_INFORMATION: [&str; 2] = ["howdah_router", "howdah_supervisor::control::deploys"];
+/// The most bytes of a line's text, its subject or its fields that are read. A line is cut at fewer.
+const MAX_BYTES: usize = 4096;
 /// The field of a line's text.
 const MESSAGE: &str = "message";
 
@@ -92,6 +94,9 @@ struct Reader {
     /// The fields besides the text, as in the line: ` reason="too long"`.
     fields: String,
 }
+
+/// A text of at most [`MAX_BYTES`].
+struct Bounded<'t>(&'t mut String);
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
 
@@ -287,18 +292,32 @@ impl Reader {
 impl Visit for Reader {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
-            MESSAGE => self.text.push_str(value),
-            name if SUBJECTS.contains(&name) => self.subject.push_str(value),
+            MESSAGE => append(&mut self.text, format_args!("{value}")),
+            name if SUBJECTS.contains(&name) => append(&mut self.subject, format_args!("{value}")),
             _ => self.record_debug(field, &value),
         }
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let _ = match field.name() {
-            MESSAGE => write!(self.text, "{value:?}"),
-            name if SUBJECTS.contains(&name) => write!(self.subject, "{value:?}"),
-            name => write!(self.fields, " {name}={value:?}"),
-        };
+        match field.name() {
+            MESSAGE => append(&mut self.text, format_args!("{value:?}")),
+            name if SUBJECTS.contains(&name) => append(&mut self.subject, format_args!("{value:?}")),
+            name => append(&mut self.fields, format_args!(" {name}={value:?}")),
+        }
+    }
+}
+
+/// Appends a value that may be a megabyte of a stranger's text, as long as the text has room for it.
+fn append(text: &mut String, value: fmt::Arguments<'_>) {
+    // An error ends the formatting early.
+    let _ = Bounded(text).write_fmt(value);
+}
+
+impl fmt::Write for Bounded<'_> {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        let fits = beginning(part, MAX_BYTES.saturating_sub(self.0.len()));
+        self.0.push_str(fits);
+        if fits.len() == part.len() { Ok(()) } else { Err(fmt::Error) }
     }
 }
 
@@ -308,6 +327,23 @@ mod tests {
     use std::sync::Arc;
     use tracing::Callsite as _;
     use tracing_subscriber::layer::{Layer, SubscriberExt};
+
+    #[test]
+    fn long_values_are_not_formatted_to_their_end() {
+        struct Endless;
+        impl Debug for Endless {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                loop {
+                    f.write_str("\u{fffd}")?;
+                }
+            }
+        }
+        let mut text = "begins ".to_owned();
+        append(&mut text, format_args!("{Endless:?}"));
+        assert!(text.starts_with("begins \u{fffd}") && (MAX_BYTES - 3..=MAX_BYTES).contains(&text.len()));
+        append(&mut text, format_args!("{Endless:?}"));
+        assert!(text.len() <= MAX_BYTES);
+    }
 
     #[test]
     fn a_kind_has_a_burst_and_a_number_at_the_end_of_its_window() {

@@ -30,7 +30,8 @@ const DIRECTORIES: [(&str, &str); 2] = [
     ("letsencrypt-staging", "https://acme-staging-v02.api.letsencrypt.org/directory"),
 ];
 const MAX_DOMAINS: usize = 1000;
-const MAX_NAME_BYTES: usize = 253;
+/// The DNS allows 253, but the certificate's file has the name and an ending, and another one while it is written: 255 at most.
+const MAX_NAME_BYTES: usize = 240;
 const MAX_LABEL_BYTES: usize = 63;
 const MAX_WAIT_SECONDS: u64 = 3600;
 const MIN_HMAC_BYTES: usize = 16;
@@ -181,7 +182,7 @@ fn read_domains(node: &Node<'_>, only_dns: bool) -> Result<Vec<String>, Error> {
     }
 }
 
-/// Whether this is the name of a domain, in lower case, and no address.
+/// Whether this is the name of a domain, in lower case, and no address. A certificate for it can be stored.
 pub fn is_domain_name(text: &str) -> bool {
     let is_label = |label: &str| {
         let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -203,7 +204,10 @@ fn read_domain(node: &Node<'_>, only_dns: bool) -> Result<String, Error> {
         return Err(node.error(format_args!("{} has other than ASCII characters; write it as xn--…", quoted(&text))));
     }
     let name = text.strip_prefix("*.").unwrap_or(&text);
-    if text.len() > MAX_NAME_BYTES || !is_domain_name(name) {
+    if text.len() > MAX_NAME_BYTES {
+        return Err(node.error(format_args!("the name has {} bytes; at most {MAX_NAME_BYTES} are allowed", text.len())));
+    }
+    if !is_domain_name(name) {
         let problem = "is not a domain name; write it as in shop.example, without a scheme, a port or a path";
         return Err(node.error(format_args!("{} {problem}", quoted(&text))));
     }
@@ -392,6 +396,12 @@ mod tests {
         Ok(configuration.listeners.remove(0).tls.and_then(|tls| tls.acme).expect("acme"))
     }
 
+    /// A name with this number of bytes.
+    fn long_name(bytes: usize) -> String {
+        let name = "abcd.".repeat(bytes.div_ceil(5));
+        format!("{}x", &name[..bytes - 1])
+    }
+
     #[test]
     fn the_default_is_lets_encrypt_without_the_dns() {
         let acme = parse(r#"{"domains": "Shop.Example"}"#).expect("acme");
@@ -475,6 +485,8 @@ mod tests {
             ("192.0.2.1", false),
             ("a/b", false),
             ("", false),
+            (&long_name(MAX_NAME_BYTES), true),
+            (&long_name(MAX_NAME_BYTES + 1), false),
         ] {
             assert_eq!(is_domain_name(name), expected, "{name}");
         }

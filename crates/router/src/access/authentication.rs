@@ -66,7 +66,7 @@ const RETRY_AFTER: u32 = 5;
 static RUNNING: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(processors())));
 static WAITING: AtomicU32 = AtomicU32::new(0);
 static CLIENTS: LazyLock<Arc<ClientMap<u32>>> = LazyLock::new(Arc::default);
-static PROBLEMS: LazyLock<OncePerMinute<String>> = LazyLock::new(OncePerMinute::new);
+static PROBLEMS: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 
 // === impl Authentication ===
 
@@ -126,7 +126,7 @@ fn log_wrong(user: &str) {
 
 /// The failure of a request whose password cannot wait, because of this.
 fn refusal(problem: String) -> Failure {
-    if PROBLEMS.is_due(problem.clone()) {
+    if PROBLEMS.is_due(&problem) {
         tracing::warn!("{problem}; answering 503");
     }
     Failure::Unavailable { retry_after: RETRY_AFTER }
@@ -164,7 +164,7 @@ impl UserSource {
         let place = Place::of(file.path());
         let read = move || file.users().map_err(|error| file.problem(&error));
         let users = on_file_thread(place, read).await?.map_err(|problem| {
-            if PROBLEMS.is_due(problem.clone()) {
+            if PROBLEMS.is_due(&problem) {
                 tracing::error!("{problem}; answering 500");
             }
             Failure::Internal

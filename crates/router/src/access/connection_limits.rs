@@ -20,7 +20,7 @@ pub struct ConnectionLimits {
 /// `Retry-After`, in seconds: when a request will have ended is not known.
 const RETRY_AFTER: u32 = 1;
 
-static REFUSED: LazyLock<OncePerMinute<IpAddr>> = LazyLock::new(OncePerMinute::new);
+static REFUSED: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 
 // === impl ConnectionLimits ===
 

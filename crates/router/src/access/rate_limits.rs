@@ -22,7 +22,7 @@ pub struct RateLimits {
 /// The number of clients that one shard keeps.
 const MAX_CLIENTS: usize = 8192;
 
-static REFUSED: LazyLock<OncePerMinute<IpAddr>> = LazyLock::new(OncePerMinute::new);
+static REFUSED: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 
 // === impl RateLimits ===
 

@@ -41,7 +41,7 @@ use std::time::Instant;
 const CLIENT_LEFT: u16 = 499;
 
 /// The reasons of answers 400 that were logged, for each client.
-static BAD_REQUESTS: LazyLock<OncePerMinute<(String, &'static str)>> = LazyLock::new(OncePerMinute::new);
+static BAD_REQUESTS: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 
 /// Answers a request. A bug of howdah costs no more than this request, which is answered 500.
 pub async fn answer(
@@ -119,7 +119,7 @@ async fn respond(
     let mut response = answer.unwrap_or_else(|failure| {
         failure.cause().into_iter().for_each(|cause| context.numbers.refuse(cause));
         if let Failure::BadRequest(reason) = failure
-            && BAD_REQUESTS.is_due((origin.address.to_string(), reason))
+            && BAD_REQUESTS.is_due((&origin.address, reason))
         {
             match refusal {
                 // The head is not the client's.

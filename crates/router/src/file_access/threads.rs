@@ -69,7 +69,7 @@ const MAX_IDLE_PLACES: usize = 256;
 pub static FILE_THREADS: Pool = Pool::new("files");
 static ALL_FREE: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(ALL_THREADS)));
 static PLACES: LazyLock<Mutex<HashMap<Place, Arc<PlaceThreads>>>> = LazyLock::new(Mutex::default);
-static PROBLEMS: LazyLock<OncePerMinute<Place>> = LazyLock::new(OncePerMinute::new);
+static PROBLEMS: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 
 /// Runs a file operation on a thread that may wait, and waits for its result without blocking the event loop.
 ///
@@ -81,7 +81,7 @@ pub async fn on_file_thread<T: Send + 'static>(
 ) -> Result<T, FilesUnavailable> {
     let result = on_file_thread_unlogged(&place, operation).await;
     if let Err(error @ (FilesUnavailable::Hanging | FilesUnavailable::Busy)) = result
-        && PROBLEMS.is_due(place.clone())
+        && PROBLEMS.is_due(&place)
     {
         tracing::error!(
             "{error} {place} in {} s; does its file system hang? Answering {}",

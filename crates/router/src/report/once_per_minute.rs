@@ -4,14 +4,16 @@
 //! subjects, which counts those that it leaves out.
 
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The subjects of the last minute, for all threads.
-#[derive(Debug)]
-pub struct OncePerMinute<K> {
-    logged: Mutex<HashMap<K, Instant>>,
+#[derive(Debug, Default)]
+pub struct OncePerMinute {
+    /// By the hash of the subject, which may be long. Strangers do not know its keys.
+    logged: Mutex<HashMap<u64, Instant>>,
+    hasher: RandomState,
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -19,24 +21,25 @@ const MAX_SUBJECTS: usize = 256;
 
 // === impl OncePerMinute ===
 
-impl<K: Eq + Hash> OncePerMinute<K> {
+impl OncePerMinute {
     /// Without subjects.
-    pub fn new() -> OncePerMinute<K> {
-        OncePerMinute { logged: Mutex::default() }
+    pub fn new() -> OncePerMinute {
+        OncePerMinute::default()
     }
 
     /// Whether a line about this subject is due.
-    pub fn is_due(&self, subject: K) -> bool {
+    pub fn is_due(&self, subject: impl Hash) -> bool {
         self.is_due_at(subject, Instant::now()).unwrap_or(true)
     }
 
     /// The same for work that costs more than a line: it is not due when there are too many subjects.
-    pub fn is_due_if_there_are_few(&self, subject: K) -> bool {
+    pub fn is_due_if_there_are_few(&self, subject: impl Hash) -> bool {
         self.is_due_at(subject, Instant::now()).unwrap_or(false)
     }
 
     /// `None`: there are too many subjects to remember this one.
-    fn is_due_at(&self, subject: K, now: Instant) -> Option<bool> {
+    fn is_due_at(&self, subject: impl Hash, now: Instant) -> Option<bool> {
+        let subject = self.hasher.hash_one(subject);
         // The map is complete at any time.
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let is_recent = |at: &Instant| now.saturating_duration_since(*at) < MINUTE;
@@ -51,12 +54,6 @@ impl<K: Eq + Hash> OncePerMinute<K> {
         }
         logged.insert(subject, now);
         Some(true)
-    }
-}
-
-impl<K: Eq + Hash> Default for OncePerMinute<K> {
-    fn default() -> OncePerMinute<K> {
-        OncePerMinute::new()
     }
 }
 

@@ -14,21 +14,20 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 /// The links with a warning, of all threads.
-static WARNED: LazyLock<OncePerMinute<PathBuf>> = LazyLock::new(OncePerMinute::new);
+static WARNED: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 /// The paths in which a link was searched.
-static SEARCHED: LazyLock<OncePerMinute<PathBuf>> = LazyLock::new(OncePerMinute::new);
+static SEARCHED: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 /// The shares in which a link was searched while there were too many such paths.
-static SEARCHED_SHARES: LazyLock<OncePerMinute<PathBuf>> = LazyLock::new(OncePerMinute::new);
+static SEARCHED_SHARES: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 
 /// Logs which link of the path was refused, unless that was logged shortly before.
 pub(super) fn warn(shared: SharedPath<'_>) {
     // A link may have thousands of names, which each search follows.
-    let is_due = SEARCHED.is_due_if_there_are_few(PathBuf::from(shared.path))
-        || SEARCHED_SHARES.is_due_if_there_are_few(shared.base.to_owned());
+    let is_due = SEARCHED.is_due_if_there_are_few(shared.path) || SEARCHED_SHARES.is_due_if_there_are_few(shared.base);
     if !is_due {
         return;
     }
-    let Some(link) = refused_link(shared).filter(|link| WARNED.is_due(link.clone())) else { return };
+    let Some(link) = refused_link(shared).filter(|link| WARNED.is_due(link)) else { return };
     let leads_to = link.read_link().unwrap_or_default();
     // In fields: the names are those of strangers, and the message names a kind of line.
     let (link, leads_to, base) = (link.to_string_lossy(), leads_to.to_string_lossy(), shared.base.to_string_lossy());

@@ -45,7 +45,7 @@ const AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// How long addresses are used at most while the name cannot be resolved.
 const KEPT: Duration = Duration::from_secs(600);
 
-static FAILED: LazyLock<OncePerMinute<String>> = LazyLock::new(OncePerMinute::new);
+static FAILED: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 
 // === impl KnownAddresses ===
 
@@ -73,7 +73,7 @@ impl KnownAddresses {
             found => {
                 let error = found.err().unwrap_or_else(|| io::Error::other("it has no address"));
                 let last = self.last();
-                if last.is_some() && FAILED.is_due(host.to_owned()) {
+                if last.is_some() && FAILED.is_due(host) {
                     tracing::warn!(host, %error, "cannot resolve the name of an upstream; using its last addresses");
                 }
                 last.ok_or_else(|| io::Error::new(error.kind(), format!("cannot resolve the name {host:?}: {error}")))

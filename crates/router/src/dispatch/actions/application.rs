@@ -31,7 +31,7 @@ use std::sync::{Arc, LazyLock};
 const WITHOUT_GENERATION_RETRY_AFTER: u32 = 10;
 
 /// The missing scripts that were logged.
-static MISSING_SCRIPTS: LazyLock<OncePerMinute<PathBuf>> = LazyLock::new(OncePerMinute::new);
+static MISSING_SCRIPTS: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 
 /// Runs the application with this name, and returns the response of its script.
 ///
@@ -125,7 +125,7 @@ async fn find(files: &ScriptFiles, target: &TargetPaths, subject: &Subject<'_>) 
         }
         Resolved::Nothing => {
             let missing = missing(target, path);
-            if MISSING_SCRIPTS.is_due(missing.clone()) {
+            if MISSING_SCRIPTS.is_due(&missing) {
                 tracing::warn!(script = &*missing.to_string_lossy(), "no such script: answered 404");
             }
             Err(Failure::NotFound)

@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 /// The foreign scripts that were logged.
-static FOREIGN_SCRIPTS: LazyLock<OncePerMinute<PathBuf>> = LazyLock::new(OncePerMinute::new);
+static FOREIGN_SCRIPTS: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 /// The applications whose web servers want to change settings.
-static SETTINGS: LazyLock<OncePerMinute<PathBuf>> = LazyLock::new(OncePerMinute::new);
+static SETTINGS: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 
 /// How Apache begins a SCRIPT_FILENAME; a host and a path follow.
 const APACHES: [&[u8]; 2] = [b"proxy:fcgi://", b"proxy:balancer://"];
@@ -33,7 +33,7 @@ const LOGGED_BYTES: usize = 512;
 /// # Errors
 /// 403 for a script that is not below the root.
 pub fn path_of(front: &Front, target: &TargetPaths) -> Result<Option<Vec<u8>>, Failure> {
-    if front.changes_settings() && SETTINGS.is_due(target.root.clone()) {
+    if front.changes_settings() && SETTINGS.is_due(&target.root) {
         tracing::warn!(
             root = %target.root.display(),
             "the web server sends PHP_VALUE or PHP_ADMIN_VALUE, which are ignored; write the settings into \"options\" of the \
@@ -45,7 +45,7 @@ pub fn path_of(front: &Front, target: &TargetPaths) -> Result<Option<Vec<u8>>, F
     let path = below(named, roots.into_iter().flatten());
     if path.is_none() {
         let script = PathBuf::from(OsStr::from_bytes(&named[..named.len().min(LOGGED_BYTES)]));
-        if FOREIGN_SCRIPTS.is_due(script.clone()) {
+        if FOREIGN_SCRIPTS.is_due(&script) {
             tracing::warn!(
                 script = &*script.to_string_lossy(), root = %target.root.display(),
                 "the web server names a script that is neither below the application's root nor below its own DOCUMENT_ROOT: \

@@ -15,6 +15,7 @@ use crate::response::header_case;
 use crate::response::not_modified::NotModified;
 use crate::static_files::{self, FileBody, ShareOutcome, ShareRequest, StaticFiles};
 use howdah_config::{Application, MimeTypes, SendFile, SentFile};
+use howdah_protocol::plain_text::beginning;
 use http::header::{
     ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
     LAST_MODIFIED,
@@ -32,7 +33,10 @@ const X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
 const OF_THE_BODY: [HeaderName; 6] =
     [CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE, ACCEPT_RANGES, ETAG, LAST_MODIFIED];
 
-static NOT_SENT: LazyLock<OncePerMinute<String>> = LazyLock::new(OncePerMinute::new);
+/// The longest name of a file in a log line, in bytes.
+const LOGGED_BYTES: usize = 512;
+
+static NOT_SENT: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 
 /// The response of a script, or of the file that it names if the application has the option.
 ///
@@ -106,7 +110,8 @@ fn by_path<'f>(folders: &'f SendFile, target: &str) -> Option<SentFile<'f>> {
 }
 
 fn not_sent<B>(named: &str, reason: &str, failure: Failure) -> Answer<B> {
-    if NOT_SENT.is_due(named.to_owned()) {
+    let named = beginning(named, LOGGED_BYTES);
+    if NOT_SENT.is_due(named) {
         let status = failure.status().as_u16();
         tracing::warn!(file = named, status, "cannot send the file that a script named: {reason}");
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 /// The files that were not sent because the router's user may not read them, and were logged.
-static DENIED: LazyLock<OncePerMinute<String>> = LazyLock::new(OncePerMinute::new);
+static DENIED: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 
 /// The file's response; `None` if there is no such file, and it is the fallback's turn.
 ///
@@ -63,7 +63,7 @@ pub async fn find(
             // As in NGINX Unit: the last folder determines the status.
             ShareOutcome::NotFound => is_forbidden = false,
             ShareOutcome::Forbidden => {
-                if DENIED.is_due(path.to_owned()) {
+                if DENIED.is_due(path) {
                     tracing::warn!(
                         path,
                         "the router's user may not read this file: it is not sent; see docs/isolation.md"

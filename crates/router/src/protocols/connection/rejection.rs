@@ -43,6 +43,6 @@ pub fn log_refused(peer: &Peer, excess: Excess) {
 }
 
 fn is_due(peer: &Peer, reason: &str) -> bool {
-    static REJECTIONS: LazyLock<OncePerMinute<(String, String)>> = LazyLock::new(OncePerMinute::new);
-    REJECTIONS.is_due((peer.remote_addr.to_string(), reason.to_owned()))
+    static REJECTIONS: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
+    REJECTIONS.is_due((&peer.remote_addr, reason))
 }

@@ -230,6 +230,11 @@ where
                     record.extend_from_slice(&uncopied.split_to(room.min(uncopied.len())));
                     continue;
                 }
+                if missing == Some(0) {
+                    // A body that is longer is cut there, as with HTTP/1: the rest may have a gigabyte.
+                    is_complete = true;
+                    continue;
+                }
                 let polled = match body.as_mut().as_pin_mut() {
                     Some(body) => body.poll_frame(context),
                     None => Poll::Ready(None),
@@ -240,7 +245,6 @@ where
                         // Trailers are dropped: CGI has no place for them.
                         let Ok(mut data) = frame.into_data() else { continue };
                         if let Some(missing) = &mut missing {
-                            // A body that is longer is cut there, as with HTTP/1.
                             data.truncate(usize::try_from(*missing).unwrap_or(usize::MAX));
                             *missing -= data.len() as u64;
                         }

@@ -35,7 +35,7 @@ const FRESH: Duration = Duration::from_secs(1);
 const MAX_BASES: usize = 1024;
 
 /// The bases that were refused, of all threads.
-static REFUSED: LazyLock<OncePerMinute<PathBuf>> = LazyLock::new(OncePerMinute::new);
+static REFUSED: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 
 #[derive(Default)]
 pub(super) struct Bases {
@@ -122,7 +122,7 @@ impl FolderIdentity {
 }
 
 fn warn(base: &Path, reason: &io::Error) {
-    if REFUSED.is_due(base.to_owned()) {
+    if REFUSED.is_due(base) {
         let base = base.display();
         tracing::warn!(
             "not served: the files of {base}: {reason}; if this link is intended, write the path of its target into the \

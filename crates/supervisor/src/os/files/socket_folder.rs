@@ -32,19 +32,26 @@ const BACKLOG: i32 = 16;
 // === impl SocketFolder ===
 
 impl SocketFolder {
-    /// Makes the folder of a generation. `ids` are the user and group of the application, and `router_group` is the group
-    /// of the router; without `ids`, all have our own.
+    /// Makes the folder of a generation, and sockets of ours in it. `ids` are the user and group of the application, to whom it is
+    /// given then, and `router_group` is the group of the router; without `ids`, all have our own.
     ///
     /// # Errors
-    /// With the path and the reason.
-    pub fn create(generation: u64, ids: Option<(u32, u32)>, router_group: Option<u32>) -> io::Result<SocketFolder> {
+    /// With the path and the reason, or that of `make_sockets`.
+    pub fn create<S>(
+        generation: u64,
+        ids: Option<(u32, u32)>,
+        router_group: Option<u32>,
+        make_sockets: impl FnOnce(&SocketFolder) -> io::Result<S>,
+    ) -> io::Result<(SocketFolder, S)> {
         let folder = LockedFolder::create(&parent(), &generation.to_string())?;
         let folder = SocketFolder { folder, is_given: ids.is_some() };
+        // The user may mount a file system over its folder, which would get our look-ups of a path.
+        let sockets = make_sockets(&folder)?;
         folder.give_to(ids, router_group).map_err(|error| {
             let (path, reason) = (folder.folder.path(), error_text(&error));
             io::Error::other(format!("cannot make the folder {path:?} for sockets: {reason}"))
         })?;
-        Ok(folder)
+        Ok((folder, sockets))
     }
 
     /// Makes a folder in which only we make sockets, and to which only the application's group comes.
@@ -145,7 +152,10 @@ mod tests {
         if !rustix::process::geteuid().is_root() {
             return;
         }
-        let folder = SocketFolder::create(1, Some((0, 0)), Some(65534)).unwrap();
+        let is_ours =
+            |folder: &SocketFolder| folder.folder.path().metadata().map(|metadata| metadata.mode() & 0o777 == 0o700);
+        let (folder, was_ours) = SocketFolder::create(1, Some((0, 0)), Some(65534), is_ours).unwrap();
+        assert!(was_ours, "while we make sockets");
         let metadata = folder.folder.path().metadata().unwrap();
         assert_eq!((metadata.uid(), metadata.gid(), metadata.mode() & 0o777), (0, 65534, 0o710));
         let (socket, link, file) = (folder.socket("1"), folder.socket("2"), folder.socket("3"));

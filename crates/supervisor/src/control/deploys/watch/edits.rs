@@ -10,16 +10,22 @@
 //!
 //! A watch belongs to a folder, not to its path. If another folder takes the path of a watched one, that is reported
 //! like an edit, and the new folder is watched.
+//!
+//! File systems may hang: each application has a thread of its own, so that it delays no other one.
+//!
+//! Root opens these folders, and their owner may put links there: no link is followed, so that the folders of others are neither
+//! listed nor watched.
 
 use super::files::{counts_as_code, is_watched};
 use super::messages::{DeployNotice, WatchedApplication};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{DirEntry, Metadata};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -67,48 +73,44 @@ struct PendingEdit {
     last: Instant,
 }
 
-/// Runs until the supervisor ends.
-pub fn run(orders: &Receiver<Vec<WatchedApplication>>, notices: &UnboundedSender<DeployNotice>) {
-    let mut all: Vec<Watching> = Vec::new();
+/// Watches one application, until it is no longer watched or the supervisor ends.
+pub fn run(orders: &Receiver<WatchedApplication>, notices: &UnboundedSender<DeployNotice>) {
+    let mut known: Option<Watching> = None;
     loop {
-        let order = match all.is_empty() {
+        let order = match known.is_none() {
             true => orders.recv().map_err(|_| TryRecvError::Disconnected),
             false => orders.try_recv(),
         };
         match order {
-            Ok(applications) => all = follow(all, applications),
+            Ok(watched) => known = follow(known, watched),
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return,
         }
-        wait(&all);
-        for watching in &mut all {
-            watching.read();
-            watching.check_folders(Instant::now());
-            if let Some(notice) = watching.notice(Instant::now())
-                && notices.send(notice).is_err()
-            {
-                return;
-            }
+        let Some(watching) = &mut known else { continue };
+        wait(watching);
+        watching.read();
+        watching.check_folders(Instant::now());
+        if let Some(notice) = watching.notice(Instant::now())
+            && notices.send(notice).is_err()
+        {
+            return;
         }
     }
 }
 
-/// An application whose folders are still the same keeps its watches.
-fn follow(known: Vec<Watching>, applications: Vec<WatchedApplication>) -> Vec<Watching> {
-    let mut known: HashMap<String, Watching> =
-        known.into_iter().map(|watching| (watching.watched.name.clone(), watching)).collect();
-    let follow_one = |watched: WatchedApplication| match known.remove(&watched.name) {
+/// If the application's folders are still the same, it keeps its watches.
+fn follow(known: Option<Watching>, watched: WatchedApplication) -> Option<Watching> {
+    match known {
         Some(watching) if watching.watched.has_same_files_as(&watched) => Some(watching),
         Some(before) => Watching::begin(watched).map(|watching| watching.taking_over(before)),
         None => Watching::begin(watched),
-    };
-    applications.into_iter().filter_map(follow_one).collect()
+    }
 }
 
-fn wait(all: &[Watching]) {
-    let mut sources: Vec<_> = all.iter().map(|watching| PollFd::new(&watching.inotify, PollFlags::IN)).collect();
+fn wait(watching: &Watching) {
+    let mut sources = [PollFd::new(&watching.inotify, PollFlags::IN)];
     let pause = Timespec { tv_sec: 0, tv_nsec: ORDER_CHECK_INTERVAL.subsec_nanos().into() };
-    // After an error, the watches are read all the same.
+    // After an error, it is read all the same.
     let _ = poll(&mut sources, Some(&pause));
 }
 
@@ -126,6 +128,15 @@ fn outermost(all: BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
 fn project(folder: &Path) -> Option<PathBuf> {
     let above = folder.ancestors().take(PROJECT_LEVELS + 1);
     above.filter(|folder| folder.join("composer.json").is_file()).last().map(Path::to_owned)
+}
+
+/// Opens a folder without access. A kernel or a filter of system calls without `openat2` follows links before the last name.
+fn open_without_links(folder: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Err(Errno::NOSYS | Errno::PERM) => openat(CWD, folder, flags, Mode::empty()),
+        opened => opened,
+    }
 }
 
 fn folder_id(folder: &Path) -> Option<FolderId> {
@@ -224,27 +235,29 @@ impl Watching {
                 | WatchFlags::CREATE
                 | WatchFlags::DELETE
                 | WatchFlags::MOVE
-                | WatchFlags::ONLYDIR
-                | WatchFlags::DONT_FOLLOW;
+                | WatchFlags::ONLYDIR;
             if self.folders.len() >= MAX_FOLDERS {
                 self.log_limit(&folder);
                 continue;
             }
-            match inotify::add_watch(&self.inotify, &folder, flags) {
+            // It is gone, or a link.
+            let Ok(opened) = open_without_links(&folder) else { continue };
+            let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
+            match inotify::add_watch(&self.inotify, &path, flags) {
                 Ok(watch) => drop(self.folders.insert(watch, (application.to_owned(), folder.clone()))),
                 Err(Errno::NOSPC | Errno::NOMEM) => self.log_exhaustion(&folder),
-                // It is gone, or may not be read.
+                // It may not be read.
                 Err(_) => continue,
             }
-            for entry in folder.read_dir().into_iter().flatten().flatten() {
+            for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
                 match entry.file_type() {
-                    Ok(kind) if kind.is_dir() => left.push(entry.path()),
+                    Ok(kind) if kind.is_dir() => left.push(folder.join(entry.file_name())),
                     Ok(_)
                         if found.len() < MAX_FILES
                             && entry.file_name().to_str().is_some_and(counts_as_code)
                             && is_new(&entry) =>
                     {
-                        found.push(entry.path());
+                        found.push(folder.join(entry.file_name()));
                     }
                     _ => {}
                 }
@@ -334,7 +347,7 @@ mod tests {
     fn next(watching: &mut Watching) -> Option<PathBuf> {
         let until = Instant::now() + Duration::from_secs(10);
         while Instant::now() < until {
-            wait(std::slice::from_ref(watching));
+            wait(watching);
             watching.read();
             watching.check_folders(Instant::now());
             if let Some(DeployNotice::Edited { files, .. }) = watching.notice(Instant::now()) {
@@ -438,6 +451,35 @@ mod tests {
         make(&["src", "public", "composer.json"]);
         std::fs::write(project.join("src/a.php"), "").unwrap();
         assert_eq!(next(&mut watching), Some(project.join("src/a.php")));
+    }
+
+    #[test]
+    fn folders_behind_links_are_neither_listed_nor_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| std::fs::canonicalize(folder.path()).unwrap().join(name);
+        for name in ["app/src", "private/conf"] {
+            std::fs::create_dir_all(at(name)).unwrap();
+        }
+        let mut watching = Watching::begin(watched(&at("app"))).unwrap();
+        std::fs::write(at("private/conf/secret.php"), "").unwrap();
+        // It is made, and reported; then a link takes the place of the folder above it.
+        std::fs::create_dir(at("app/src/conf")).unwrap();
+        std::fs::rename(at("app/src"), at("app/.s")).unwrap();
+        std::os::unix::fs::symlink(at("private"), at("app/src")).unwrap();
+        watching.read();
+        std::fs::write(at("private/conf/other.php"), "").unwrap();
+        watching.read();
+        let is_private = |(_, folder): &(PathBuf, PathBuf)| folder.ends_with("src/conf");
+        assert!(!watching.folders.values().any(is_private), "{:?}", watching.folders);
+        assert!(watching.written.is_none());
+
+        // The same for the root itself.
+        std::fs::rename(at("app"), at("was")).unwrap();
+        std::os::unix::fs::symlink(at("private"), at("app")).unwrap();
+        assert_eq!(next(&mut watching), Some(at("app")));
+        std::fs::write(at("private/conf/third.php"), "").unwrap();
+        watching.read();
+        assert!(watching.written.is_none());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Notices deploys: threads that may wait for slow file systems, so that the supervisor never does.
 //!
 //! - `swaps`: where the paths of the applications lead, resolved twice a second
-//! - `edits`: writes to files, reported by inotify, for applications with `"reload": "on-change"`
+//! - `edits`: writes to files, reported by inotify: a thread for each application with `"reload": "on-change"`
 //! - `messages`: the messages between the supervisor and these threads
 //! - `files`: which files and folders count as code; pure
 
@@ -14,6 +14,7 @@ pub use files::is_compiled;
 pub use messages::{DeployNotice, WatchedApplication};
 
 use howdah_config::Reload;
+use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
@@ -22,13 +23,14 @@ use tokio::sync::mpsc;
 #[derive(Debug)]
 pub struct Watch {
     swaps: Option<Sender<Vec<WatchedApplication>>>,
-    edits: Option<Sender<Vec<WatchedApplication>>>,
+    /// By application.
+    edits: BTreeMap<String, Sender<WatchedApplication>>,
     notices: mpsc::UnboundedReceiver<DeployNotice>,
     for_threads: mpsc::UnboundedSender<DeployNotice>,
 }
 
 /// The main function of a thread.
-type Run = fn(&std::sync::mpsc::Receiver<Vec<WatchedApplication>>, &mpsc::UnboundedSender<DeployNotice>);
+type Run<O> = fn(&std::sync::mpsc::Receiver<O>, &mpsc::UnboundedSender<DeployNotice>);
 
 // === impl Watch ===
 
@@ -36,15 +38,35 @@ impl Watch {
     /// Starts no thread: that happens with the first application.
     pub fn new() -> Watch {
         let (for_threads, notices) = mpsc::unbounded_channel();
-        Watch { swaps: None, edits: None, notices, for_threads }
+        Watch { swaps: None, edits: BTreeMap::new(), notices, for_threads }
     }
 
     /// Watches these applications from now on, instead of the former ones.
     pub fn watch(&mut self, applications: Vec<WatchedApplication>) {
         let edited = applications.iter().filter(|watched| watched.application.reload == Reload::OnChange);
-        let edited: Vec<_> = edited.cloned().collect();
-        send_order(&mut self.edits, "edits", edits::run, &self.for_threads, edited);
-        send_order(&mut self.swaps, "swaps", swaps::run, &self.for_threads, applications);
+        self.watch_edits(edited.cloned().collect());
+        if self.swaps.is_none() && !applications.is_empty() {
+            self.swaps = start("swaps", swaps::run, &self.for_threads);
+        }
+        if let Some(thread) = &self.swaps {
+            // It never exits by itself.
+            let _ = thread.send(applications);
+        }
+    }
+
+    fn watch_edits(&mut self, applications: Vec<WatchedApplication>) {
+        // The other threads end.
+        self.edits.retain(|name, _| applications.iter().any(|watched| watched.name == *name));
+        for watched in applications {
+            if !self.edits.contains_key(&watched.name)
+                && let Some(thread) = start("edits", edits::run, &self.for_threads)
+            {
+                self.edits.insert(watched.name.clone(), thread);
+            }
+            if let Some(thread) = self.edits.get(&watched.name) {
+                let _ = thread.send(watched);
+            }
+        }
     }
 
     /// The next notice.
@@ -56,27 +78,19 @@ impl Watch {
     }
 }
 
-/// Sends an order to a thread. The thread is started with the first order that names an application.
-fn send_order(
-    thread: &mut Option<Sender<Vec<WatchedApplication>>>,
+/// Starts a thread, and returns the sender of its orders.
+fn start<O: Send + 'static>(
     name: &str,
-    run: Run,
+    run: Run<O>,
     notices: &mpsc::UnboundedSender<DeployNotice>,
-    applications: Vec<WatchedApplication>,
-) {
-    if thread.is_none() && !applications.is_empty() {
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let notices = notices.clone();
-        let started = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&receiver, &notices));
-        match started {
-            Ok(_) => *thread = Some(sender),
-            Err(error) => {
-                tracing::error!("cannot start a thread that watches for deploys; deploys are not noticed: {error}")
-            }
-        }
-    }
-    if let Some(thread) = thread {
-        // The thread never exits by itself.
-        let _ = thread.send(applications);
-    }
+) -> Option<Sender<O>> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let notices = notices.clone();
+    let started = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&receiver, &notices));
+    started
+        .inspect_err(|error| {
+            tracing::error!("cannot start a thread that watches for deploys; deploys are not noticed: {error}");
+        })
+        .ok()
+        .map(|_| sender)
 }

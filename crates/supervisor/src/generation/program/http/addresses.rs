@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The address of one process.
@@ -52,26 +54,28 @@ pub fn choose(
         };
         return bound.into_iter().map(address).collect();
     }
-    let folder = Arc::new(SocketFolder::create(id, plan.account.ids, router_group)?);
     let user = match kind {
         HttpAddress::ListenFds => ours,
         HttpAddress::Unix | HttpAddress::Port => application_user,
     };
-    let address = |number: u16| {
-        let path = folder.socket(&format!("{number}.sock"));
-        let socket = match kind {
-            HttpAddress::ListenFds => {
-                // The process could leave descriptors in its queue. It has the socket, too, and can allow them again.
-                let listener = refused_descriptors::listen(&path)?;
-                folder.open_to_router(&path, user);
-                Some(OwnedFd::from(listener))
-            }
-            HttpAddress::Unix | HttpAddress::Port => None,
-        };
-        let (endpoint, folder) = (Endpoint::Unix(path), Some(Arc::clone(&folder)));
-        Ok(ProcessAddress { endpoint, socket, listening_user: Some(user), kind, folder })
+    let make_socket = |path: PathBuf| match kind {
+        // The process could leave descriptors in its queue. It has the socket, too, and can allow them again.
+        HttpAddress::ListenFds => refused_descriptors::listen(&path).map(|listener| (path, Some(listener))),
+        HttpAddress::Unix | HttpAddress::Port => Ok((path, None)),
     };
-    (1..=plan.processes).map(address).collect()
+    let (folder, sockets) = SocketFolder::create(id, plan.account.ids, router_group, |folder| {
+        let paths = (1..=plan.processes).map(|number| folder.socket(&format!("{number}.sock")));
+        paths.map(make_socket).collect::<io::Result<Vec<_>>>()
+    })?;
+    let folder = Arc::new(folder);
+    let address = |(path, listener): (PathBuf, Option<UnixListener>)| {
+        if listener.is_some() {
+            folder.open_to_router(&path, user);
+        }
+        let (socket, folder) = (listener.map(OwnedFd::from), Some(Arc::clone(&folder)));
+        ProcessAddress { endpoint: Endpoint::Unix(path), socket, listening_user: Some(user), kind, folder }
+    };
+    Ok(sockets.into_iter().map(address).collect())
 }
 
 // === impl ProcessAddress ===
