@@ -288,9 +288,18 @@ def test_connections_that_send_nothing_leave_room_for_others(listen, connect):
 
 
 def test_a_response_ends_at_its_content_length(listen, connect, folder):
-    """A gigabyte beyond it was read and dropped, without a turn for others."""
+    """The rest is not read: it may have a gigabyte."""
     folder.php("endless.php", "header('Content-Length: 5'); for (;;) { echo str_repeat('x', 65536); }")
     server = listen()
     assert connect(server).request("/endless.php").body == b"xxxxx"
     # Its worker is free.
     assert connect(server).request("/a.php").body == b"hello"
+
+
+def test_a_script_may_go_on_after_a_body_of_its_content_length(listen, connect, folder):
+    done = folder.scratch / "done"
+    code = f"header('Content-Length: 5'); echo 'hello'; flush(); usleep(300000); echo ''; flush(); touch('{done}');"
+    folder.php("goes_on.php", code)
+    server = listen()
+    assert connect(server).request("/goes_on.php").body == b"hello"
+    assert done.exists()

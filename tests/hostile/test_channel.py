@@ -5,7 +5,7 @@ import pytest
 from support.background import Background
 from support.waiting import wait_for
 
-# States that the router does not write, and that were read as the same ones: it could not cancel these requests. The place of the slots: see
+# States that the router does not write: it cannot cancel a request that it does not find in its own state. The place of the slots: see
 # Layout in crates/channel, for 64 slots and one thread of the router.
 MARKS_QUEUED_REQUESTS = r"""
 if (!class_exists('FFI')) { http_response_code(501); return; }
@@ -39,7 +39,7 @@ def test_requests_that_a_worker_marks_are_answered_in_time(run, folder):
     if not begins.exists():
         assert attack.result().status == 501
         pytest.skip("this PHP has no FFI")
-    # It had no answer before the end of the attack.
+    # Before the end of the attack.
     response = server.get("/", timeout=4)
     assert response.status in (502, 503), response.text
     assert attack.result().status == 502

@@ -280,6 +280,6 @@ def test_long_names_of_files_that_scripts_choose_are_not_kept(run, folder):
     with server.connect() as client:
         for number in range(100):
             assert client.request("GET", f"/?n={number}").status == 404
-    # Each was kept, to log it once a minute, with three bytes for each of the script's: 300 MB.
+    # All names, with three bytes for each of the script's, have 300 MB.
     assert peak_bytes(server.router()) < MOST
     server.wait_for_log_line("cannot send the file that a script named")

@@ -3,7 +3,7 @@
 //! It is a set and not a queue of completions, because a worker can be killed at any instruction. One atomic instruction
 //! sets a bit: there is no reserved but unwritten cell that would block the completions behind it, nothing can overflow, a
 //! slot that reports twice is one bit, and a hostile worker can only request attention for no reason, or clear the bits of
-//! others. The slots that the thread itself puts aside are therefore in its own memory ([`Visits`]): it visits them certainly.
+//! others. The slots that the thread itself puts aside are therefore in its own memory ([`Visits`]): no worker can remove them.
 //!
 //! Before the thread sleeps it sets `sleeping`, then checks the bits once more. A worker sets its bit, then checks
 //! `sleeping`. Both are sequentially consistent, so that one of them sees the other. A worker writes the eventfd only if
@@ -21,7 +21,7 @@ pub(crate) struct Mailbox<'m> {
     pub bits: &'m [AtomicU64],
 }
 
-/// The visits of one router thread: the slots that the next one has, whatever the mailbox has, and the slot that it begins with.
+/// The slots that a router thread has put aside for its next visit of the mailbox, and the slot that this visit begins with.
 #[derive(Debug)]
 pub struct Visits {
     /// One bit for each slot.
@@ -37,7 +37,7 @@ impl Visits {
         Visits { bits: (0..usize::from(slots).div_ceil(64)).map(|_| Cell::new(0)).collect(), first: Cell::new(0) }
     }
 
-    /// The next visit has this slot.
+    /// The next [`drain`](Mailbox::drain) visits this slot.
     ///
     /// # Panics
     /// If the channel has no such slot.

@@ -6,8 +6,9 @@
 //! each other in the same order, they cannot be separated: the estimate may give the leak of one to others. Therefore it counts only
 //! if the changes of each route differ less with it, and remain as they are otherwise. A route with few requests has no estimate.
 //!
-//! No route frees memory with each request but what others have left: if the usual change of a route is negative, the routes before
-//! it get it.
+//! No route frees memory with each request but what others have left: if the usual change of a route is negative, that memory counts as
+//! left by the route that is usually before it, unless the changes of each route differ more with it. In a constant order, a leak of a route
+//! that frees memory, too, is shown for the route before.
 
 use super::growth::LEAST_REQUESTS;
 use std::collections::BTreeMap;
@@ -53,10 +54,13 @@ fn freed_by_successors(steps: &[Step], left: &[f64]) -> Vec<f64> {
     // If the route before has not kept it, either, it goes to the one before that.
     for _ in 0..MAX_ROUTES_BETWEEN {
         let usual = medians(changes(steps, &left), left.len(), LEAST_REQUESTS);
-        if usual.iter().all(|change| *change >= 0.0) {
+        // A route that follows itself has no part that others have left.
+        let freed = usual.into_iter().zip(&predecessors).enumerate().filter(|(route, (_, before))| route != *before);
+        let freed: Vec<_> = freed.filter(|(_, (change, _))| *change < 0.0).map(|(_, freed)| freed).collect();
+        if freed.is_empty() {
             break;
         }
-        usual.iter().zip(&predecessors).for_each(|(change, predecessor)| left[*predecessor] -= change.min(0.0));
+        freed.into_iter().for_each(|(change, before)| left[*before] -= change);
     }
     left
 }
@@ -145,6 +149,17 @@ mod tests {
         assert_eq!(found([20_000.0, 10.0, 10.0], [0.0; 3]), [0.0; 3]);
         assert_eq!(found([20_000.0, 500.0, 10.0], [0.0; 3]), [0.0; 3], "in two steps");
         assert_eq!(found([0.0, 0.0, 2104.0], [0.0, 700.0, 0.0]), [0.0, 700.0, 0.0]);
+        assert_eq!(found([20_000.0, 0.0, 0.0], [0.0, 700.0, 0.0]), [700.0, 0.0, 0.0], "for the route before");
+    }
+
+    #[test]
+    fn a_route_that_frees_memory_and_follows_itself_hides_no_other() {
+        // 0, 1, 2, 2, 2 and so on; what route 0 leaves, route 1 frees.
+        let step = |number: usize| {
+            let (route, previous) = ([0, 1, 2, 2, 2][number % 5], [2, 0, 1, 2, 2][number % 5]);
+            Step { route, previous, change: [5000.0, -5000.0, -100.0][route] }
+        };
+        assert_eq!(leaks(&(0..500).map(step).collect::<Vec<_>>()), [0.0, 0.0, -100.0]);
     }
 
     #[test]

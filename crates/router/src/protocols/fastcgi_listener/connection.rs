@@ -212,7 +212,7 @@ where
     response_head::write(&mut record, head.status, &mut head.headers, &body, method);
     let mut missing: Option<u64> = content_length(&head.headers);
     let mut body = pin!(has_body(method, head.status).then_some(body));
-    let (mut is_complete, mut is_ended) = (false, false);
+    let (mut is_cut, mut is_complete, mut is_ended) = (false, false, false);
     // Bytes of the body that are not copied yet: a web server that reads nothing must not have them twice.
     let mut uncopied = Bytes::new();
     poll_fn(|context| {
@@ -230,8 +230,7 @@ where
                     record.extend_from_slice(&uncopied.split_to(room.min(uncopied.len())));
                     continue;
                 }
-                if missing == Some(0) {
-                    // A body that is longer is cut there, as with HTTP/1: the rest may have a gigabyte.
+                if is_cut {
                     is_complete = true;
                     continue;
                 }
@@ -245,6 +244,9 @@ where
                         // Trailers are dropped: CGI has no place for them.
                         let Ok(mut data) = frame.into_data() else { continue };
                         if let Some(missing) = &mut missing {
+                            // A body that is longer ends there, as with HTTP/1: the rest may have a gigabyte. A script may go on after a
+                            // body of the right length.
+                            is_cut = data.len() as u64 > *missing;
                             data.truncate(usize::try_from(*missing).unwrap_or(usize::MAX));
                             *missing -= data.len() as u64;
                         }

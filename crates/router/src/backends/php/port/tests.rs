@@ -578,8 +578,22 @@ async fn a_complete_response_is_taken_though_a_worker_clears_the_mailbox() {
         .await;
 }
 
+#[tokio::test]
+async fn slots_without_a_request_take_a_part_of_the_turn() {
+    let geometry = Geometry { slots: 2048, ..GEOMETRY };
+    let setup = Setup::of(geometry, SpoolLimits::RESPONSE, None, None);
+    setup.overwrite(offsets::mailbox_bits(geometry, 0), &[0xff; 2048 / 8]);
+    setup.port.begin_turn();
+    setup.port.drain();
+    assert!(setup.port.has_spent_its_turn() && !setup.port.prepare_to_sleep());
+    for _ in 0..2 {
+        setup.drain();
+    }
+    assert!(setup.port.prepare_to_sleep());
+}
+
 #[tokio::test(start_paused = true)]
-async fn workers_that_pretend_to_sleep_are_not_woken_for_ever() {
+async fn workers_that_pretend_to_sleep_are_woken_a_limited_number_of_times() {
     let setup = Setup::new();
     LocalSet::new()
         .run_until(async {

@@ -1,7 +1,7 @@
 //! How much a port moves between PHP and its clients before other tasks get a turn.
 //!
 //! A worker can hold thousands of requests, and each can have a full ring: without a limit, one application would stop the
-//! thread's other connections while all of that is written to temporary files. The slots that are left stay in the mailbox.
+//! thread's other connections while all of that is written to temporary files. The slots that are left wait for the next turn.
 
 use std::cell::Cell;
 

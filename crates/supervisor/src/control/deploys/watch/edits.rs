@@ -11,7 +11,8 @@
 //! A watch belongs to a folder, not to its path. If another folder takes the path of a watched one, that is reported
 //! like an edit, and the new folder is watched.
 //!
-//! File systems may hang: each application has a thread of its own, so that it delays no other one.
+//! File systems may hang: each application has a thread of its own, so that it delays no other one. Its edits are noticed again when
+//! the file system answers.
 //!
 //! Root opens these folders, and their owner may put links there: no link is followed, so that the folders of others are neither
 //! listed nor watched.
@@ -25,7 +26,7 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{DirEntry, Metadata};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -130,12 +131,23 @@ fn project(folder: &Path) -> Option<PathBuf> {
     above.filter(|folder| folder.join("composer.json").is_file()).last().map(Path::to_owned)
 }
 
-/// Opens a folder without access. A kernel or a filter of system calls without `openat2` follows links before the last name.
-fn open_without_links(folder: &Path) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        Err(Errno::NOSYS | Errno::PERM) => openat(CWD, folder, flags, Mode::empty()),
-        opened => opened,
+/// Opens a folder without access. Only the path of the rootfs may have links, which are the operator's. A kernel or a filter of
+/// system calls without `openat2` follows links before the last name.
+fn open_without_links(rootfs: Option<&Path>, folder: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = |start: BorrowedFd<'_>, path: &Path| {
+        let flags = flags | OFlags::NOFOLLOW;
+        match openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::NOSYS | Errno::PERM) => openat(start, path, flags, Mode::empty()),
+            opened => opened,
+        }
+    };
+    match rootfs.and_then(|rootfs| Some((rootfs, folder.strip_prefix(rootfs).ok()?))) {
+        Some((rootfs, below)) => {
+            let rootfs = openat(CWD, rootfs, flags, Mode::empty())?;
+            if below.as_os_str().is_empty() { Ok(rootfs) } else { open(rootfs.as_fd(), below) }
+        }
+        None => open(CWD, folder),
     }
 }
 
@@ -240,8 +252,17 @@ impl Watching {
                 self.log_limit(&folder);
                 continue;
             }
-            // It is gone, or a link.
-            let Ok(opened) = open_without_links(&folder) else { continue };
+            let rootfs = self.watched.application.isolation.rootfs.as_deref();
+            let opened = match open_without_links(rootfs, &folder) {
+                Ok(opened) => opened,
+                Err(error) => {
+                    // It is gone, or a link.
+                    if error == Errno::LOOP && folder == application {
+                        self.log_link(&folder);
+                    }
+                    continue;
+                }
+            };
             let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
             match inotify::add_watch(&self.inotify, &path, flags) {
                 Ok(watch) => drop(self.folders.insert(watch, (application.to_owned(), folder.clone()))),
@@ -273,6 +294,15 @@ impl Watching {
              folders without code out of the project",
             self.watched.name,
             folder.display()
+        );
+    }
+
+    fn log_link(&self, folder: &Path) {
+        tracing::warn!(
+            "a link is in the path {}: edits there are not noticed; write the path without links into the configuration of {:?}, or \
+             load edits with `howdah restart`",
+            folder.display(),
+            self.watched.name
         );
     }
 
@@ -460,6 +490,9 @@ mod tests {
         for name in ["app/src", "private/conf"] {
             std::fs::create_dir_all(at(name)).unwrap();
         }
+        if openat2(CWD, "/", OFlags::PATH, Mode::empty(), ResolveFlags::NO_SYMLINKS).is_err() {
+            return eprintln!("a filter of system calls has no openat2");
+        }
         let mut watching = Watching::begin(watched(&at("app"))).unwrap();
         std::fs::write(at("private/conf/secret.php"), "").unwrap();
         // It is made, and reported; then a link takes the place of the folder above it.
@@ -473,13 +506,27 @@ mod tests {
         assert!(!watching.folders.values().any(is_private), "{:?}", watching.folders);
         assert!(watching.written.is_none());
 
-        // The same for the root itself.
-        std::fs::rename(at("app"), at("was")).unwrap();
-        std::os::unix::fs::symlink(at("private"), at("app")).unwrap();
-        assert_eq!(next(&mut watching), Some(at("app")));
+        // The same above the root.
+        let mut watching = Watching::begin(watched(&at("app/.s/conf"))).unwrap();
+        std::fs::rename(at("app/.s"), at("app/was")).unwrap();
+        std::os::unix::fs::symlink(at("private"), at("app/.s")).unwrap();
+        assert_eq!(next(&mut watching), Some(at("app/.s/conf")));
         std::fs::write(at("private/conf/third.php"), "").unwrap();
         watching.read();
-        assert!(watching.written.is_none());
+        assert!(watching.written.is_none() && watching.folders.is_empty());
+    }
+
+    #[test]
+    fn a_root_in_a_rootfs_whose_path_has_a_link_is_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| std::fs::canonicalize(folder.path()).unwrap().join(name);
+        std::fs::create_dir_all(at("rootfs/app/src")).unwrap();
+        std::os::unix::fs::symlink(at("rootfs"), at("link")).unwrap();
+        let mut watched = watched(&at("link/app"));
+        watched.application.isolation.rootfs = Some(at("link"));
+        let mut watching = Watching::begin(watched).unwrap();
+        std::fs::write(at("rootfs/app/src/a.php"), "").unwrap();
+        assert_eq!(next(&mut watching), Some(at("link/app/src/a.php")));
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub use messages::{DeployNotice, WatchedApplication};
 
 use howdah_config::Reload;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::mpsc::Sender;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
@@ -46,7 +47,11 @@ impl Watch {
         let edited = applications.iter().filter(|watched| watched.application.reload == Reload::OnChange);
         self.watch_edits(edited.cloned().collect());
         if self.swaps.is_none() && !applications.is_empty() {
-            self.swaps = start("swaps", swaps::run, &self.for_threads);
+            let started = start("swaps", swaps::run, &self.for_threads);
+            let failed = |error: &io::Error| {
+                tracing::error!("cannot start the thread that watches for deploys; deploys are not noticed: {error}");
+            };
+            self.swaps = started.inspect_err(failed).ok();
         }
         if let Some(thread) = &self.swaps {
             // It never exits by itself.
@@ -58,14 +63,22 @@ impl Watch {
         // The other threads end.
         self.edits.retain(|name, _| applications.iter().any(|watched| watched.name == *name));
         for watched in applications {
-            if !self.edits.contains_key(&watched.name)
-                && let Some(thread) = start("edits", edits::run, &self.for_threads)
-            {
-                self.edits.insert(watched.name.clone(), thread);
-            }
-            if let Some(thread) = self.edits.get(&watched.name) {
-                let _ = thread.send(watched);
-            }
+            let thread = match self.edits.remove(&watched.name) {
+                Some(thread) => thread,
+                None => match start("edits", edits::run, &self.for_threads) {
+                    Ok(thread) => thread,
+                    Err(error) => {
+                        let name = &watched.name;
+                        tracing::error!(
+                            "cannot start a thread that watches the files of {name:?}; edits are not noticed: {error}"
+                        );
+                        continue;
+                    }
+                },
+            };
+            let name = watched.name.clone();
+            let _ = thread.send(watched);
+            self.edits.insert(name, thread);
         }
     }
 
@@ -83,14 +96,9 @@ fn start<O: Send + 'static>(
     name: &str,
     run: Run<O>,
     notices: &mpsc::UnboundedSender<DeployNotice>,
-) -> Option<Sender<O>> {
+) -> io::Result<Sender<O>> {
     let (sender, receiver) = std::sync::mpsc::channel();
     let notices = notices.clone();
-    let started = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&receiver, &notices));
-    started
-        .inspect_err(|error| {
-            tracing::error!("cannot start a thread that watches for deploys; deploys are not noticed: {error}");
-        })
-        .ok()
-        .map(|_| sender)
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&receiver, &notices))?;
+    Ok(sender)
 }
