@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,10 @@ def test_a_listener_takes_no_socket_of_another_user(place, application, folder):
         (place / "state/conf.json").write_text(json.dumps(config))
         return ["run", "--state-dir", str(place / "state"), "--control", f"unix:{place}/control"]
 
+    def is_listening(path: Path) -> bool:
+        with socket.socket(socket.AF_UNIX) as client:
+            return client.connect_ex(str(path)) == 0
+
     def answer_of(path: Path):
         with Connection(str(path)) as connection:
             return connection.request("GET", "/")
@@ -151,8 +156,9 @@ def test_a_listener_takes_no_socket_of_another_user(place, application, folder):
         (place / "user/run").unlink()
         (place / "user/run").mkdir()
         os.chown(place / "user/run", USER, USER)
-        wait_for(users.exists, "its socket")
-        wait_for(lambda: answer_of(users).text == f"unix:{users}", "its answer")
+        # Its socket is bound before it listens.
+        wait_for(lambda: is_listening(users), "its socket")
+        assert answer_of(users).text == f"unix:{users}"
         assert (users.stat().st_uid, users.stat().st_mode & 0o777) == (USER, 0o666)
         # The user replaces the folder while howdah runs.
         (place / "user/run").rename(place / "user/moved")
