@@ -14,21 +14,25 @@
 //! File systems may hang: each application has a thread of its own, so that it delays no other one. Its edits are noticed again when
 //! the file system answers.
 //!
-//! Root opens these folders, and their owner may put links there: no link is followed, so that the folders of others are neither
-//! listed nor watched.
+//! Root opens these folders, and their owner may put links there: such a link leads to folders of this owner only
+//! ([`trusted_path`]), so that those of others are neither listed nor watched.
 
 use super::files::{counts_as_code, is_watched};
 use super::messages::{DeployNotice, WatchedApplication};
+use crate::os::system_error::error_text;
+use howdah_protocol::{descriptor_path, trusted_path};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{DirEntry, Metadata};
+use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc::UnboundedSender;
@@ -49,6 +53,8 @@ const PROJECT_LEVELS: usize = 3;
 const MAX_FILES: usize = 200;
 /// The most folders of an application that are watched: 20 times those of a large project without its dependencies.
 const MAX_FOLDERS: usize = 16_384;
+/// The deepest folder that is watched. The folders above it are open while it is opened.
+const MAX_LEVELS: usize = 64;
 const BUFFER_BYTES: usize = 16 * 1024;
 
 /// One application.
@@ -131,24 +137,10 @@ fn project(folder: &Path) -> Option<PathBuf> {
     above.filter(|folder| folder.join("composer.json").is_file()).last().map(Path::to_owned)
 }
 
-/// Opens a folder without access. Only the path of the rootfs may have links, which are the operator's. A kernel or a filter of
-/// system calls without `openat2` follows links before the last name.
-fn open_without_links(rootfs: Option<&Path>, folder: &Path) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open = |start: BorrowedFd<'_>, path: &Path| {
-        let flags = flags | OFlags::NOFOLLOW;
-        match openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-            Err(Errno::NOSYS | Errno::PERM) => openat(start, path, flags, Mode::empty()),
-            opened => opened,
-        }
-    };
-    match rootfs.and_then(|rootfs| Some((rootfs, folder.strip_prefix(rootfs).ok()?))) {
-        Some((rootfs, below)) => {
-            let rootfs = openat(CWD, rootfs, flags, Mode::empty())?;
-            if below.as_os_str().is_empty() { Ok(rootfs) } else { open(rootfs.as_fd(), below) }
-        }
-        None => open(CWD, folder),
-    }
+/// Opens a folder that lies directly in this one, without access.
+fn open_below(above: &OwnedFd, folder: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(above, folder.file_name().unwrap_or_default(), flags, Mode::empty())?)
 }
 
 fn folder_id(folder: &Path) -> Option<FolderId> {
@@ -238,9 +230,14 @@ impl Watching {
     /// Watches a folder and its subfolders. Returns the files in them that count as code and are new.
     fn add(&mut self, application: &Path, folder: &Path, is_new: impl Fn(&DirEntry) -> bool) -> Vec<PathBuf> {
         let mut found = Vec::new();
-        let mut left = vec![folder.to_owned()];
-        while let Some(folder) = left.pop() {
-            if self.exhausted || !is_watched(folder.strip_prefix(application).unwrap_or(&folder)) {
+        let mut left: Vec<(PathBuf, Option<Rc<OwnedFd>>)> = vec![(folder.to_owned(), None)];
+        while let Some((folder, above)) = left.pop() {
+            let inside = folder.strip_prefix(application).unwrap_or(&folder);
+            if self.exhausted || !is_watched(inside) {
+                continue;
+            }
+            if inside.components().count() > MAX_LEVELS {
+                self.log_depth(&folder);
                 continue;
             }
             let flags = WatchFlags::CLOSE_WRITE
@@ -252,18 +249,20 @@ impl Watching {
                 self.log_limit(&folder);
                 continue;
             }
-            let rootfs = self.watched.application.isolation.rootfs.as_deref();
-            let opened = match open_without_links(rootfs, &folder) {
-                Ok(opened) => opened,
+            let opened = match &above {
+                None => trusted_path::open_folder(&folder),
+                Some(above) => open_below(above, &folder),
+            };
+            let opened = match opened {
+                Ok(opened) => Rc::new(opened),
                 Err(error) => {
-                    // It is gone, or a link.
-                    if error == Errno::LOOP && folder == application {
-                        self.log_link(&folder);
+                    if folder == application && error.kind() != io::ErrorKind::NotFound {
+                        self.log_refusal(&folder, &error);
                     }
                     continue;
                 }
             };
-            let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
+            let path = descriptor_path(&opened);
             match inotify::add_watch(&self.inotify, &path, flags) {
                 Ok(watch) => drop(self.folders.insert(watch, (application.to_owned(), folder.clone()))),
                 Err(Errno::NOSPC | Errno::NOMEM) => self.log_exhaustion(&folder),
@@ -272,7 +271,7 @@ impl Watching {
             }
             for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
                 match entry.file_type() {
-                    Ok(kind) if kind.is_dir() => left.push(folder.join(entry.file_name())),
+                    Ok(kind) if kind.is_dir() => left.push((folder.join(entry.file_name()), Some(Rc::clone(&opened)))),
                     Ok(_)
                         if found.len() < MAX_FILES
                             && entry.file_name().to_str().is_some_and(counts_as_code)
@@ -297,11 +296,19 @@ impl Watching {
         );
     }
 
-    fn log_link(&self, folder: &Path) {
+    fn log_depth(&self, folder: &Path) {
         tracing::warn!(
-            "a link is in the path {}: edits there are not noticed; write the path without links into the configuration of {:?}, or \
-             load edits with `howdah restart`",
+            "the folder {} of {:?} is more than {MAX_LEVELS} levels deep: changes in it are not noticed; move it up",
             folder.display(),
+            self.watched.name
+        );
+    }
+
+    fn log_refusal(&self, folder: &Path, error: &io::Error) {
+        tracing::warn!(
+            "cannot watch {} for changes: {}; run `howdah restart {:?}` to load them",
+            folder.display(),
+            error_text(error),
             self.watched.name
         );
     }
@@ -484,21 +491,25 @@ mod tests {
     }
 
     #[test]
-    fn folders_behind_links_are_neither_listed_nor_watched() {
+    fn folders_behind_links_of_their_owner_are_neither_listed_nor_watched() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| std::fs::canonicalize(folder.path()).unwrap().join(name);
         for name in ["app/src", "private/conf"] {
             std::fs::create_dir_all(at(name)).unwrap();
         }
-        if openat2(CWD, "/", OFlags::PATH, Mode::empty(), ResolveFlags::NO_SYMLINKS).is_err() {
-            return eprintln!("a filter of system calls has no openat2");
-        }
+        let put_link = |place: &str| {
+            std::os::unix::fs::symlink(at("private"), at(place)).unwrap();
+            std::os::unix::fs::lchown(at(place), Some(65534), None).unwrap();
+        };
         let mut watching = Watching::begin(watched(&at("app"))).unwrap();
         std::fs::write(at("private/conf/secret.php"), "").unwrap();
         // It is made, and reported; then a link takes the place of the folder above it.
         std::fs::create_dir(at("app/src/conf")).unwrap();
         std::fs::rename(at("app/src"), at("app/.s")).unwrap();
-        std::os::unix::fs::symlink(at("private"), at("app/src")).unwrap();
+        put_link("app/src");
         watching.read();
         std::fs::write(at("private/conf/other.php"), "").unwrap();
         watching.read();
@@ -509,7 +520,7 @@ mod tests {
         // The same above the root.
         let mut watching = Watching::begin(watched(&at("app/.s/conf"))).unwrap();
         std::fs::rename(at("app/.s"), at("app/was")).unwrap();
-        std::os::unix::fs::symlink(at("private"), at("app/.s")).unwrap();
+        put_link("app/.s");
         assert_eq!(next(&mut watching), Some(at("app/.s/conf")));
         std::fs::write(at("private/conf/third.php"), "").unwrap();
         watching.read();
@@ -527,6 +538,22 @@ mod tests {
         let mut watching = Watching::begin(watched).unwrap();
         std::fs::write(at("rootfs/app/src/a.php"), "").unwrap();
         assert_eq!(next(&mut watching), Some(at("link/app/src/a.php")));
+    }
+
+    #[test]
+    fn an_application_does_not_take_all_descriptors() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(folder.path()).unwrap();
+        let (mut deep, mut watched_folders) = (root.clone(), 1);
+        for level in 1..=100 {
+            for name in ["a", "b"] {
+                std::fs::create_dir(deep.join(name)).unwrap();
+                watched_folders += usize::from(level <= MAX_LEVELS);
+            }
+            deep.push("a");
+        }
+        let watching = Watching::begin(watched(&root)).unwrap();
+        assert_eq!(watching.folders.len(), watched_folders);
     }
 
     #[test]

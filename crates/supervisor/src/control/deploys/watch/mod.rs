@@ -20,11 +20,11 @@ use std::sync::mpsc::Sender;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 
-/// The threads and their channels. The threads run until the process exits.
+/// The threads and their channels. A thread of `edits` ends with its application, the other one with the process.
 #[derive(Debug)]
 pub struct Watch {
     swaps: Option<Sender<Vec<WatchedApplication>>>,
-    /// By application.
+    /// One thread for each application, by its name.
     edits: BTreeMap<String, Sender<WatchedApplication>>,
     notices: mpsc::UnboundedReceiver<DeployNotice>,
     for_threads: mpsc::UnboundedSender<DeployNotice>,

@@ -1,17 +1,18 @@
 //! A port with a real channel. The tests drive the workers and the time.
 
+mod wakes;
+
 use super::running::Outcome;
 use super::*;
 use crate::backends::buffering::spool::SpoolLimits;
 use crate::backends::php::admission::RequestKind;
 use crate::backends::php::generation::SharedGeneration;
 use crate::report::SupervisorLink;
-use crate::resources::processors::processors;
 use crate::response::failure::Failure;
 use howdah_channel::RouterEnd;
 use howdah_channel::WorkerId;
 use howdah_channel::request::RequestHeadWriter;
-use howdah_channel::{Claim, ControlEnd, Geometry, MAX_WORKERS, Next, WorkerChannel, WorkerEnd, offsets};
+use howdah_channel::{Claim, ControlEnd, Geometry, Next, WorkerChannel, WorkerEnd, offsets};
 use howdah_protocol::messages::router::GenerationBoot;
 use howdah_protocol::sockets::control_socket::ControlSocket;
 use http::Uri;
@@ -459,104 +460,6 @@ async fn a_generation_that_wants_workers_can_still_be_released() {
         .await;
 }
 
-/// A worker that sleeps until it answers one request.
-fn sleeping_worker(setup: &Setup) -> std::thread::JoinHandle<()> {
-    let worker = setup.worker(0);
-    let (sender, id) = std::sync::mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        sender.send(rustix::thread::gettid()).expect("the test waits");
-        answer(&worker);
-    });
-    let stat = format!("/proc/self/task/{}/stat", id.recv().expect("a thread").as_raw_nonzero());
-    let sleeps = || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S "));
-    while setup.port.generation.channel.sleepers() == 0 || !sleeps() {
-        std::thread::yield_now();
-    }
-    thread
-}
-
-fn assert_ends(thread: std::thread::JoinHandle<()>) {
-    let began = std::time::Instant::now();
-    while !thread.is_finished() {
-        assert!(began.elapsed() < Duration::from_secs(20), "it sleeps on");
-        std::thread::yield_now();
-    }
-    thread.join().expect("it has answered");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_quick_request_waits_a_millisecond_for_workers_that_are_awake() {
-    let setup = Setup::new();
-    LocalSet::new()
-        .run_until(async {
-            let generation = &setup.port.generation;
-            // One of them sleeps. The others are awake, and take no request.
-            (0..=processors() as u16).for_each(|index| generation.worker_started(WorkerId { index, incarnation: 0 }));
-            (0..2000).for_each(|_| generation.occupied(Duration::from_micros(15)));
-            let sleeper = sleeping_worker(&setup);
-            let _running = setup.submit().await;
-            run_others().await;
-            assert_eq!(generation.channel.sleepers(), 1, "it waits");
-            advance(Duration::from_millis(2)).await;
-            run_others().await;
-            assert_ends(sleeper);
-        })
-        .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_that_wait_for_longer_wake_workers_at_once_again() {
-    let setup = Setup::new();
-    LocalSet::new()
-        .run_until(async {
-            let generation = &setup.port.generation;
-            let awake = processors() as u64;
-            (0..=awake as u16).for_each(|index| generation.worker_started(WorkerId { index, incarnation: 0 }));
-            let make_quick = || (0..2000).for_each(|_| generation.occupied(Duration::from_micros(15)));
-            make_quick();
-            assert!(generation.wake_threshold(awake) > 0);
-            // The only one that answers answers one.
-            let sleeper = sleeping_worker(&setup);
-            let first = setup.submit().await;
-            let _second = setup.submit().await;
-            setup.pass(Duration::from_millis(2)).await;
-            assert_ends(sleeper);
-            drop(first);
-            setup.pass(A_SECOND).await;
-            make_quick();
-            // A response without an end.
-            let endless = setup.submit().await.expect("a slot");
-            let worker = setup.worker(1);
-            let (_second, _endless) = (begin(&worker), begin(&worker));
-            for _ in 0..3 {
-                setup.pass(SWEEP).await;
-            }
-            assert_eq!(generation.wake_threshold(awake), 0, "two requests run for long");
-            make_quick();
-            setup.port.cancel(&endless);
-            assert_eq!(generation.wake_threshold(awake), 0, "one did not end by itself");
-        })
-        .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_wakes_a_worker_at_once_if_requests_are_not_quick_or_none_is_awake() {
-    for (occupied, workers) in [(Duration::from_millis(1), 9), (Duration::from_micros(15), 1)] {
-        let setup = Setup::new();
-        LocalSet::new()
-            .run_until(async {
-                let generation = &setup.port.generation;
-                (0..workers).for_each(|index| generation.worker_started(WorkerId { index, incarnation: 0 }));
-                (0..2000).for_each(|_| generation.occupied(occupied));
-                let sleeper = sleeping_worker(&setup);
-                let _running = setup.submit().await;
-                run_others().await;
-                assert_ends(sleeper);
-            })
-            .await;
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_complete_response_is_taken_though_a_worker_clears_the_mailbox() {
     let setup = Setup::new();
@@ -590,27 +493,4 @@ async fn slots_without_a_request_take_a_part_of_the_turn() {
         setup.drain();
     }
     assert!(setup.port.prepare_to_sleep());
-}
-
-#[tokio::test(start_paused = true)]
-async fn workers_that_pretend_to_sleep_are_woken_a_limited_number_of_times() {
-    let setup = Setup::new();
-    LocalSet::new()
-        .run_until(async {
-            let generation = &setup.port.generation;
-            (0..=processors() as u16).for_each(|index| generation.worker_started(WorkerId { index, incarnation: 0 }));
-            (0..2000).for_each(|_| generation.occupied(Duration::from_micros(15)));
-            setup.overwrite(offsets::idle_bits(GEOMETRY), &[1]);
-            let _running = setup.submit().await;
-            run_others().await;
-            assert_eq!(generation.channel.sleepers(), 1, "it waits");
-            setup.overwrite(offsets::idle_bits(GEOMETRY), &[0xff; MAX_WORKERS as usize / 8]);
-            for _ in 0..500 {
-                advance(Duration::from_millis(1)).await;
-                run_others().await;
-            }
-            let woken = u32::from(MAX_WORKERS) - generation.channel.sleepers();
-            assert!((50..=150).contains(&woken), "{woken}");
-        })
-        .await;
 }
