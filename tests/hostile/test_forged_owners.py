@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from support.command_line import howdah
+from support.dashboard import Dashboard
 from support.faults.file_systems import forged_file_system
 from support.machine import NOBODY, free_port, needs_root
 from support.server import EXECUTABLE
@@ -65,3 +67,16 @@ def test_run_takes_no_state_directory_that_claims_to_be_its_own(home):
         environment = {"PATH": os.environ["PATH"], "TMPDIR": str(home.parent)}
         refused = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
         assert refused.returncode == 1 and f"it belongs to user id {USER}" in refused.stderr, refused
+
+
+def test_a_configuration_is_edited_in_no_folder_that_claims_to_be_roots(run, home):
+    server = run({"routes": []})
+    with forged_file_system(home, USER, 0, {}, 0o700):
+        environment = {"PATH": os.environ["PATH"], "TMPDIR": str(home), "EDITOR": "true"}
+        refused = howdah("config", "edit", "--control", f"unix:{server.control}", env=environment)
+    assert refused.returncode == 1 and f"the folder \"{home}\" belongs to user id {USER}; set TMPDIR" in refused.stderr, refused
+
+
+def test_a_dashboard_has_no_history_in_a_folder_that_claims_to_be_roots(home):
+    with forged_file_system(home, USER, 0, {}, 0o700), Dashboard("--history", str(home)) as dashboard:
+        assert "other users can enter the folder; choose another with --history" in dashboard.text

@@ -333,6 +333,21 @@ def test_a_slow_log_on_a_slow_disk_stops_no_rotation_of_others(folder, run, appl
         assert not (slow.source / "log.1").exists() and server.get("/").text == "here"
 
 
+def test_a_slow_log_that_hangs_leaves_few_threads_that_read_it(run, application, hanging: PausableFileSystem):
+    log = {"threshold": 1, "path": str(hanging.point / "slow.log")}
+    server = run({"applications": {"app": {**application, "slow_log": log}}}, time_divider=DIVIDER)
+    read = lambda: server.api("GET", "/status/applications/app/slow")
+    assert read().status == 200
+    hanging.pause()
+    for _ in range(6):
+        answer = read()
+        assert answer.status == 503 and "its file system does not answer" in answer.text, answer
+    threads = [name.read_text() for name in Path(f"/proc/{server.process.pid}/task").glob("*/comm")]
+    assert threads.count("slow log\n") == 4, threads
+    hanging.resume()
+    wait_for(lambda: read().status == 200, "the log, once the file system answers")
+
+
 def test_a_state_directory_that_is_slow_costs_no_router(application, socket_path, run, hanging):
     """A router has four seconds for a configuration, at this divider: the disk's time is not the router's."""
     options = ["--state-dir", f"{hanging.point}/state", "--control", f"unix:{socket_path}"]

@@ -84,6 +84,32 @@ def test_missing_scripts_of_one_site_silence_no_line_about_another(folder, appli
     wait_for(lambda: any("similar lines" in line for line in lines(server)), "the number of the others")
 
 
+def test_an_application_hides_no_file_that_another_one_cannot_send(folder, run):
+    folder.php("index.php", "header('X-Accel-Redirect: /protected/report.pdf');")
+    app = {"type": "php", "root": str(folder.root), "processes": 1, "send_file": {"/protected/": str(folder.scratch)}}
+    routes = [{"match": {"uri": f"/{name}/*"}, "action": {"rewrite": "/index.php", "pass": f"applications/{name}"}} for name in ("one", "two")]
+    server = run({"applications": {"one": app, "two": app}, "routes": routes})
+    for name in ("one", "one", "two"):
+        assert server.get(f"/{name}/").status == 404
+    server.wait_for_log_line("cannot send the file", 'application="two"')
+    assert server.stderr.count("cannot send the file") == 2
+
+
+def test_folders_of_an_application_write_few_short_lines(folder, application, run):
+    """Their names may look like the name of an application in a message, or have lines."""
+    deep = folder.root / "/".join(["d"] * 64)
+    deep.mkdir(parents=True)
+    server = run({"applications": {"app": {**application, "reload": "on-change"}}})
+    for name in [f'"{number}"' for number in range(100)] + ["\n" * 200]:
+        (deep / name).mkdir()
+        (deep / name).rmdir()
+    folder.php("new.php", "echo 'new';")
+    server.wait_for_log_line("was reloaded in")
+    found = [line for line in lines(server) if "levels deep" in line]
+    assert len(found) == 1 and '"app"' in found[0], found
+    assert len(lines(server)) < MOST
+
+
 def test_each_client_with_wrong_passwords_is_logged(run):
     """As fail2ban needs it, also while others guess, each from several addresses."""
     basic_auth = {"realm": "x", "users": {"ann": "$apr1$8sFt66rZ$CwW5jnBTcCMb9M9VZMRdm/"}}

@@ -213,6 +213,31 @@ def test_large_forms_have_a_limit_of_memory_for_all(run, folder):
         server.wait_for_log_line("large forms take more than")
 
 
+def multipart(parts: list[bytes]) -> tuple[list[tuple[str, str]], bytes]:
+    """The headers and the body of a form; each part has the rest of its Content-Disposition."""
+    head = b"--x\r\nContent-Disposition: form-data; "
+    body = b"".join(head + part + b"\r\n\r\n\r\n" for part in parts) + b"--x--\r\n"
+    return [("Content-Type", "multipart/form-data; boundary=x")], body
+
+
+def test_names_of_files_take_memory_of_forms(run, folder):
+    """Control characters, which have six bytes for the worker."""
+    application = roadrunner_application(folder, limits={"queue_timeout": 120})
+    server = run({"applications": {"app": application}, "settings": {"listen_threads": 1}})
+    headers, form = multipart([b'name="f[]"; filename="' + b"\x01" * 1000 + b'"'] * 400)
+    with ExitStack() as stack:
+        stack.enter_context(server.connect()).send_request("GET", "/sleep?ms=100000")
+        clients = [stack.enter_context(server.connect()) for _ in range(100)]
+        for client in clients:
+            client.send_request("POST", "/", headers, form)
+        answered = wait_for(lambda: select.select([client.socket for client in clients], [], [], 0)[0], "an answer")
+        assert {client.response("POST").status for client in clients if client.socket in answered} == {503}
+        server.wait_for_log_line("large forms take more than")
+    headers, form = multipart([b'name="f"; filename="' + b"n" * 1025 + b'"'])
+    assert server.request("POST", "/", headers, form).status == 400
+    server.wait_for_log_line("the name or the type of a file in the form is too long")
+
+
 @pytest.mark.load
 def test_others_are_answered_while_a_form_with_one_large_field_becomes_json(server):
     """Once, a field of 8 MB stopped the event loop for 0.4 seconds, and for seven times as long in this build."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -90,6 +91,7 @@ class Fpm:
 
     def __exit__(self, *_) -> None:
         self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def record(kind: int, content: bytes = b"", request: int = 1, padding: int = 0, version: int = 1) -> bytes:

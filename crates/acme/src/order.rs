@@ -34,6 +34,7 @@ const WHOLE_PATIENCE: Duration = Duration::from_secs(600);
 const MAX_CHAIN_BYTES: usize = 48 * 1024;
 /// Usual ones have 43.
 const MAX_TOKEN_CHARS: usize = 512;
+const SEVERAL_NAMES: &str = "the order has several names";
 
 /// Carries out an order. The account, if it is new, is reported before the result. Its record in the DNS is removed before.
 pub async fn carry_out(
@@ -205,6 +206,10 @@ async fn prove(
         };
         match &order.challenge {
             OrderChallenge::Dns { command, wait_seconds } => {
+                // Its record would take the place of the first one, which would stay in the DNS.
+                if record.is_some() {
+                    return Err(Refusal::Ours(SEVERAL_NAMES.to_owned()));
+                }
                 let domain = order.domain.trim_start_matches("*.").to_owned();
                 let value = challenge.key_authorization().dns_value();
                 let added = DnsRecord { name: format!("_acme-challenge.{domain}"), value, domain };
@@ -214,8 +219,7 @@ async fn prove(
             _ => {
                 let answer = answer_of(&challenge, order).map_err(Refusal::Ours)?;
                 reports.send(&FromAcme::Challenge { order: order.order, answer });
-                let answered =
-                    answered.take().ok_or_else(|| Refusal::Ours("the order has several names".to_owned()))?;
+                let answered = answered.take().ok_or_else(|| Refusal::Ours(SEVERAL_NAMES.to_owned()))?;
                 let in_time = tokio::time::timeout(ROUTER_PATIENCE, answered).await;
                 if !matches!(in_time, Ok(Ok(()))) {
                     return Err(Refusal::Ours("the router does not answer the challenge; see howdah's log".to_owned()));

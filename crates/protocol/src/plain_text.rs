@@ -11,10 +11,15 @@ const LONGEST: usize = 2048;
 
 /// The beginning of a text: a log line has at most this much of a stranger's text, so that its clients do not fill the disk.
 pub fn short(text: &str) -> Cow<'_, str> {
-    if text.len() <= LONGEST {
+    cut(text, LONGEST)
+}
+
+/// The text, or its beginning with `...` after it if it has more than this number of bytes.
+pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
+    if text.len() <= most {
         return text.into();
     }
-    format!("{}...", beginning(text, LONGEST)).into()
+    format!("{}...", beginning(text, most)).into()
 }
 
 /// The longest beginning of a text that has at most this number of bytes.

@@ -91,15 +91,15 @@ def silent_file_system(folder: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def forged_file_system(point: Path, user: int, owner: int, entries: dict[str, str | None]) -> Iterator[None]:
+def forged_file_system(point: Path, user: int, owner: int, entries: dict[str, str | None], mode: int = 0o755) -> Iterator[None]:
     """A file system over a folder, as this user mounts it with `user_allow_other` in /etc/fuse.conf. All in it claims to be the owner's:
-    links with these targets, and folders without one."""
+    links with these targets, and folders without one, with this mode."""
     names = list(entries)
 
     def attributes(node: int) -> bytes:
         target = entries[names[node - 2]] if node > 1 else None
-        mode, size = (0o120777, len(target)) if target else (0o40755, 4096)
-        return struct.pack("=QQQQQQIIIIIIIIII", node, size, *[0] * 7, mode, 1, owner, owner, 0, 4096, 0)
+        kind, size = (0o120777, len(target)) if target else (0o40000 | mode, 4096)
+        return struct.pack("=QQQQQQIIIIIIIIII", node, size, *[0] * 7, kind, 1, owner, owner, 0, 4096, 0)
 
     def answer_to(opcode: int, node: int, request: bytes) -> bytes | int | None:
         match opcode:

@@ -101,11 +101,29 @@ fn fetch(api: &ControlApi, application: &str) -> Result<ApiResponse, String> {
     api.get(&format!("/status/applications/{}/slow", name_segment(application)?))
 }
 
+/// Whether a line has as few objects and arrays as one of the sampler's, in which each frame is an object with several members.
+/// Small ones take a hundred times their bytes in memory.
+fn is_of_sampler(line: &[u8]) -> bool {
+    const BYTES_OF_EACH: usize = 16;
+    const AT_LEAST: usize = 8;
+    let (mut count, mut in_text, mut is_escaped) = (0, false, false);
+    for byte in line {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' if !in_text => count += 1,
+            _ => {}
+        }
+    }
+    count <= AT_LEAST + line.len() / BYTES_OF_EACH
+}
+
 /// The requests of a log. Ignores lines that the sampler did not write.
 fn requests(log: &[u8]) -> Vec<SlowRequest> {
     let mut requests: Vec<SlowRequest> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
-    for line in log.split(|byte| *byte == b'\n') {
+    for line in log.split(|byte| *byte == b'\n').filter(|line| is_of_sampler(line)) {
         let Ok(line) = serde_json::from_slice::<Value>(line) else { continue };
         let Some(id) = line.get("request").and_then(Value::as_str).map(str::to_owned) else { continue };
         match known.entry(id) {
@@ -232,6 +250,16 @@ mod tests {
         assert_eq!(all(LOG, UNREADABLE), Ok((1, vec![problem.to_owned()])));
         assert_eq!(all(ABSENT, UNREADABLE), Err(problem.to_owned()));
         assert_eq!(all(ABSENT, ABSENT), Err("None. slow_log is not set".to_owned()));
+    }
+
+    #[test]
+    fn lines_that_would_take_much_memory_are_ignored() {
+        let many = format!("{{\"request\": \"1\", \"x\": [{}0]}}", "{\"\":0},".repeat(1000));
+        let text = format!("{{\"request\": \"2\", \"url\": \"/?{}\\\"[\"}}", "[{".repeat(500));
+        let log = format!("{many}\n{text}\n{{\"request\": \"3\"}}\n");
+        let found = requests(log.as_bytes());
+        let found: Vec<_> = found.iter().map(|request| request.lines[0]["request"].as_str().unwrap()).collect();
+        assert_eq!(found, ["2", "3"]);
     }
 
     #[test]

@@ -9,14 +9,14 @@
 //! daemon's message. An application's own log gets its lines nevertheless, and the warnings about the daemon itself are on
 //! standard error.
 //!
-//! Control characters are escaped, and long values of the router, which come from clients, are cut. A message of the
-//! supervisor may have several lines, of which all but the first are indented: it may contain the output of an application.
+//! Control characters are escaped, and long values are cut: they come from clients. A message of the supervisor may have several
+//! lines, of which all but the first are indented, and [more bytes](LONGEST_MESSAGE): it may contain the output of an application.
 
 use crate::diagnostics::destination::application_log;
 use crate::terminal::plain::plain;
 use howdah_router::{current_request_fields, send_log_line};
 use howdah_supervisor::LogFormat;
-use howdah_supervisor::plain_text::{plain_and_short, plain_json, plain_lines, short, without_fields};
+use howdah_supervisor::plain_text::{cut, plain_and_short, plain_json, plain_lines, short, without_fields};
 use howdah_system_log::SystemLog;
 use howdah_system_log::log::Log;
 use howdah_system_log::record::{Record, Severity};
@@ -49,8 +49,8 @@ struct TextFields {
 /// The fields of an event as members of a JSON object.
 struct Members {
     all: Map<String, Value>,
-    /// Long values are cut.
-    are_short: bool,
+    /// The message may have several lines: it is the supervisor's.
+    has_lines: bool,
 }
 
 /// The members of a line for a receiver that has places of its own for its message, time and level.
@@ -63,6 +63,8 @@ struct Content {
 const OF_RECEIVER: [&str; 2] = ["time", "level"];
 /// The field of a line's text.
 const MESSAGE: &str = "message";
+/// The longest message of the supervisor, in bytes. Applications have a part in some of them.
+const LONGEST_MESSAGE: usize = 16 * 1024;
 /// The beginning of the targets of the router's lines.
 const ROUTER: &str = "howdah_router";
 
@@ -135,7 +137,7 @@ fn text(event: &Event<'_>, request: &[(&'static str, String)], has_colours: bool
 
 /// The members of a JSON line.
 fn members(event: &Event<'_>, time: &str, request: &[(&'static str, String)]) -> Map<String, Value> {
-    let mut members = Members { all: Map::new(), are_short: is_of_router(event) };
+    let mut members = Members { all: Map::new(), has_lines: !is_of_router(event) };
     members.all.insert("time".to_owned(), time.into());
     members.all.insert("level".to_owned(), event.metadata().level().as_str().into());
     event.record(&mut members);
@@ -233,7 +235,11 @@ impl Visit for TextFields {
         match field.name() {
             MESSAGE => {
                 let separator = if self.text.is_empty() { "" } else { " " };
-                let message = if self.has_lines { plain_lines(value) } else { plain_and_short(value) };
+                let message = match self.has_lines {
+                    // An escape sequence is longer than its character.
+                    true => cut(&plain_lines(&cut(value, LONGEST_MESSAGE)), LONGEST_MESSAGE).into_owned(),
+                    false => plain_and_short(value),
+                };
                 let _ = write!(self.text, "{separator}{}", without_fields(&message));
             }
             _ => self.add(field, plain(&format!("{:?}", short(value)))),
@@ -285,7 +291,8 @@ impl Visit for Members {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        let value = if self.are_short { short(value) } else { value.into() };
+        let may_be_long = self.has_lines && field.name() == MESSAGE;
+        let value = if may_be_long { cut(value, LONGEST_MESSAGE) } else { short(value) };
         self.add(field, value.into());
     }
 
@@ -339,5 +346,14 @@ mod tests {
         let long = "\"".repeat(5000);
         let cut = line(LogFormat::Text, || tracing::info!(long, "logged"));
         assert!(cut.len() < 5000 && cut.ends_with("\\\"...\"\n"), "{cut}");
+    }
+
+    #[test]
+    fn a_message_of_the_supervisor_may_be_longer_than_a_value_and_is_cut() {
+        let value = "\n".repeat(100_000);
+        for format in [LogFormat::Text, LogFormat::Json] {
+            let line = line(format, || tracing::warn!(value, "failed: {value}"));
+            assert!((LONGEST_MESSAGE..3 * LONGEST_MESSAGE).contains(&line.len()), "{format:?}: {}", line.len());
+        }
     }
 }

@@ -1,25 +1,22 @@
 //! The files of a lab, and its table on the terminal.
 
 use crate::report::tables::costs;
-use crate::result_file;
+use crate::result_file::ResultFolder;
 use crate::results::{Metric, Results, Run, RunState, Summary};
 use std::fmt::Write;
-use std::fs;
-use std::path::Path;
 
-/// Writes results.json, runs.csv, summary.csv and seconds.csv into a folder, which is made.
+/// Writes results.json, runs.csv, summary.csv and seconds.csv into a folder.
 ///
 /// # Errors
 /// A file cannot be written; the message names it.
-pub fn write(results: &Results, folder: &Path) -> Result<(), String> {
-    fs::create_dir_all(folder).map_err(|error| crate::reason::at(folder, &error))?;
+pub fn write(results: &Results, folder: &ResultFolder) -> Result<(), String> {
     for (name, content) in [
         ("results.json", results.to_json()),
         ("runs.csv", runs_csv(results)),
         ("summary.csv", summary_csv(results)),
         ("seconds.csv", seconds_csv(results)),
     ] {
-        result_file::write(&folder.join(name), content)?;
+        folder.write(name, content)?;
     }
     Ok(())
 }

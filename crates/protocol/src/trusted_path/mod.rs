@@ -234,7 +234,16 @@ pub fn owner_of_folder(path: &Path) -> io::Result<(u32, u32)> {
 /// Of the system, or when the user is unknown who has mounted its file system.
 pub fn owner_of(path: &Path) -> io::Result<u32> {
     let file = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-    owner(&file, &fstat(&file)?).map(|(user, _)| user)
+    owner_of_opened(file)
+}
+
+/// The owner of an open file, folder or link.
+///
+/// # Errors
+/// As for [`owner_of`].
+pub fn owner_of_opened(file: impl AsFd) -> io::Result<u32> {
+    let stat = fstat(&file)?;
+    owner(file, &stat).map(|(user, _)| user)
 }
 
 /// Where a file is, or may be created.
@@ -493,7 +502,7 @@ impl LedBy {
 }
 
 /// The owner and the group that count.
-fn owner(file: &OwnedFd, stat: &Stat) -> io::Result<(u32, u32)> {
+fn owner(file: impl AsFd, stat: &Stat) -> io::Result<(u32, u32)> {
     Ok(Owners::of_file_system(file, stat.st_dev)?.of(stat))
 }
 

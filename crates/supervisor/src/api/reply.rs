@@ -4,6 +4,8 @@ use crate::api::answer::ApiAnswer;
 use crate::control::changes::change_request::ChangeOutcome;
 use crate::generation::php::recording::RecordingOutcome;
 use howdah_config::{Refusal, answer};
+use howdah_protocol::test_time::divided;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// A reply.
@@ -27,6 +29,10 @@ const FAILED: u16 = 500;
 pub const NOT_RECORDED: &str = "The application was not recorded.";
 /// The error of a slow log that cannot be read.
 pub const UNREADABLE: &str = "The slow log cannot be read.";
+/// Why it cannot be read if its reading takes too long.
+pub const HANGING: &str = "its file system does not answer";
+/// How long the reading of a slow log may take.
+const SLOW_LOG_TIMEOUT: Duration = Duration::from_secs(5);
 
 // === impl Reply ===
 
@@ -45,9 +51,12 @@ impl Reply {
                 Ok(lines) => ApiAnswer::bytes(lines),
                 Err(problem) => Refusal::new(FAILED, NOT_RECORDED, problem).into(),
             }),
-            Reply::SlowLog(tail) => Some(match tail.await.ok()? {
-                Ok(bytes) => ApiAnswer::bytes(bytes),
-                Err(problem) => Refusal::new(FAILED, UNREADABLE, problem).into(),
+            Reply::SlowLog(tail) => Some(match tokio::time::timeout(divided(SLOW_LOG_TIMEOUT), tail).await {
+                Ok(read) => match read.ok()? {
+                    Ok(bytes) => ApiAnswer::bytes(bytes),
+                    Err(problem) => Refusal::new(FAILED, UNREADABLE, problem).into(),
+                },
+                Err(_) => Refusal::new(503, UNREADABLE, HANGING).into(),
             }),
         }
     }

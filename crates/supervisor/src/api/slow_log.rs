@@ -1,11 +1,15 @@
 //! `GET /status/applications/NAME/slow`: the end of an application's slow log. A thread of its own reads it, because
-//! the file system may hang.
+//! the file system may hang. Then the answer is an error, and a few threads wait.
 
 use crate::api::answer::no_such_application;
-use crate::api::reply::{Reply, UNREADABLE};
+use crate::api::reply::{HANGING, Reply, UNREADABLE};
 use crate::control::Control;
+use crate::os::hanging_threads::HangingThreads;
 use howdah_config::{Refusal, answer};
+use std::sync::{Mutex, PoisonError};
 use tokio::sync::oneshot;
+
+static READERS: Mutex<HangingThreads> = Mutex::new(HangingThreads::new("slow log"));
 
 /// The end of the slow log, when it is read.
 ///
@@ -27,6 +31,6 @@ pub fn get(name: &str, control: &Control) -> Result<Reply, Refusal> {
     let (sender, tail) = oneshot::channel();
     let log = log.clone();
     let read = move || drop(sender.send(log.tail()));
-    let started = std::thread::Builder::new().name("slow log".to_owned()).spawn(read);
-    started.map(|_| Reply::SlowLog(tail)).map_err(|error| Refusal::new(500, UNREADABLE, error.to_string()))
+    let is_started = READERS.lock().unwrap_or_else(PoisonError::into_inner).start(name, read);
+    if is_started { Ok(Reply::SlowLog(tail)) } else { Err(Refusal::new(503, UNREADABLE, HANGING)) }
 }

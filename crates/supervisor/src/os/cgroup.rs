@@ -98,7 +98,7 @@ fn folders(root: &Path, group: &Path) -> Vec<PathBuf> {
 
 /// The folder of the root group; `None` if no hierarchy of version 2 is mounted.
 pub fn root() -> Option<PathBuf> {
-    mount_point(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+    mount_point(&fs::read("/proc/self/mountinfo").unwrap_or_default())
 }
 
 /// The path of this process's group below [`root`].
@@ -107,7 +107,9 @@ pub fn own_group() -> PathBuf {
 }
 
 /// Where version 2 is mounted. A line that cannot be parsed is another mount's.
-fn mount_point(mounts: &str) -> Option<PathBuf> {
+fn mount_point(mounts: &[u8]) -> Option<PathBuf> {
+    // Users may mount file systems at any names.
+    let mounts = String::from_utf8_lossy(mounts);
     let mounts = mounts.lines().filter_map(|line| MountInfo::from_line(line).ok());
     mounts.into_iter().find(|mount| mount.fs_type == "cgroup2").map(|mount| mount.mount_point)
 }
@@ -125,10 +127,11 @@ mod tests {
 
     #[test]
     fn version_2_is_found_beside_version_1() {
-        let mounts = "32 31 0:28 / /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory\n\
+        let mounts = b"32 31 0:28 / /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory\n\
+                      60 27 0:50 / /tmp/\xff rw - fuse x rw,user_id=1000,group_id=1000\n\
                       33 31 0:29 / /sys/fs/cgroup/unified rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
         assert_eq!(mount_point(mounts), Some("/sys/fs/cgroup/unified".into()));
-        assert_eq!(mount_point("32 31 0:28 / /sys rw - sysfs sysfs rw\n"), None);
+        assert_eq!(mount_point(b"32 31 0:28 / /sys rw - sysfs sysfs rw\n"), None);
         assert_eq!(
             group_of(b"4:memory:/x\n0::/system.slice/howdah.service\n"),
             Path::new("system.slice/howdah.service")

@@ -2,6 +2,7 @@
 
 pub mod cgroup;
 pub mod files;
+pub mod hanging_threads;
 pub mod identity;
 pub mod listen;
 pub mod machine;

@@ -8,7 +8,6 @@ pub mod fastcgi;
 pub mod option_error;
 pub mod php;
 pub mod planning;
-mod planning_threads;
 pub mod program;
 pub mod readable;
 pub mod resolution;

@@ -1,11 +1,11 @@
 //! Plans applications, each on a thread of its own: a file system that hangs must block neither the supervisor nor the
 //! other applications. Another thread looks up the users and groups of Unix sockets, and one looks at the paths of the router.
 
+use crate::os::hanging_threads::HangingThreads;
 use crate::os::listen::SocketAccess;
 use crate::plan::application::{Plan, plan};
 use crate::plan::checked_paths::{self, CheckedPath};
 use crate::plan::defaults::{Defaults, Strictness};
-use crate::plan::planning_threads::PlanningThreads;
 use crate::plan::socket_access;
 use howdah_config::{Application, Listener};
 use howdah_protocol::test_time::divided;
@@ -24,9 +24,9 @@ const TOLERATED_TIMEOUT: Duration = Duration::from_secs(10);
 const LEAST_TOLERATED_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Starts plans.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Planner {
-    threads: PlanningThreads,
+    threads: HangingThreads,
 }
 
 /// The parts of a change that need plans.
@@ -81,6 +81,11 @@ pub struct Planned {
 // === impl Planner ===
 
 impl Planner {
+    /// Without plans under way.
+    pub fn new() -> Planner {
+        Planner { threads: HangingThreads::new("planning") }
+    }
+
     /// Plans these parts. The failure of an application in `tolerated` is not a failure of the whole. A thread that hangs is not
     /// waited for: it exits when its file system answers.
     pub fn begin(

@@ -6,6 +6,7 @@
 //!
 //! Fails with a sentence.
 
+use howdah_protocol::trusted_path;
 use howdah_supervisor::system_error::error_text;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
@@ -82,8 +83,9 @@ impl EditedFile {
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
             return Err(io::Error::other("it is not a regular file"));
         }
-        if stat.st_uid != geteuid().as_raw() {
-            return Err(io::Error::other(format!("it belongs to user id {}", stat.st_uid)));
+        let owner = trusted_path::owner_of_opened(&file)?;
+        if owner != geteuid().as_raw() {
+            return Err(io::Error::other(format!("it belongs to user id {owner}")));
         }
         Ok(File::from(file))
     }
@@ -109,8 +111,10 @@ fn trusted(folder: &Path) -> Result<PathBuf, String> {
         };
         let next = next.map_err(problem)?;
         let stat = fstat(&next).map_err(problem)?;
-        if ![0, ours].contains(&stat.st_uid) {
-            return Err(format!("the folder {above:?} belongs to user id {}", stat.st_uid));
+        let owner =
+            trusted_path::owner_of_opened(&next).map_err(|error| format!("{above:?}: {}", error_text(&error)))?;
+        if ![0, ours].contains(&owner) {
+            return Err(format!("the folder {above:?} belongs to user id {owner}"));
         }
         if stat.st_mode & WRITABLE_BY_OTHERS != 0 && stat.st_mode & STICKY == 0 {
             return Err(format!("other users may write to the folder {above:?}"));

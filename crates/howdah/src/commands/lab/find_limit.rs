@@ -8,6 +8,7 @@ use clap::Args;
 use howdah_lab::load::duration;
 use howdah_lab::plan::Plan;
 use howdah_lab::plan::load::parse_objective;
+use howdah_lab::result_file::ResultFolder;
 use howdah_lab::results::Objective;
 use howdah_lab::run::lab::{self, Options};
 use howdah_lab::run::limit::Search;
@@ -87,9 +88,11 @@ impl LabFindLimitOptions {
         };
         let (objective, from, to, length) = (self.objective, self.from, self.to, self.probe);
         let search = Search { objective, from, to, length, precision: PRECISION };
+        let out = self.out.as_deref().map(ResultFolder::create).transpose();
+        let out = out.map_err(|reason| format!("--out {reason}"))?;
         let interrupted = interrupt::flag()?;
         let results = lab::find_limit(&plan, &options, &load, search, &interrupted, &mut Messages::new())?;
-        if let Some(folder) = &self.out {
+        if let Some(folder) = &out {
             write(&results, folder)?;
         }
         output::print(&table(&results));

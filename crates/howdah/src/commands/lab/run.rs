@@ -8,7 +8,8 @@ use crate::terminal::output;
 use clap::Args;
 use howdah_lab::load::duration;
 use howdah_lab::plan::Plan;
-use howdah_lab::report::write_html;
+use howdah_lab::report::html;
+use howdah_lab::result_file::ResultFolder;
 use howdah_lab::results::Outcome;
 use howdah_lab::run::lab::{self, Options};
 use howdah_lab::run::output::{table, write};
@@ -64,6 +65,7 @@ pub struct LabRunOptions {
     allow_remote: bool,
 }
 
+const REPORT: &str = "report.html";
 /// A shorter load measures nothing.
 const SHORTEST: Duration = Duration::from_millis(100);
 
@@ -106,8 +108,7 @@ impl LabRunOptions {
         }
         let folder = self.out.clone().unwrap_or_else(|| self.default_folder());
         // Before the race: an hour of measurements must not be lost because of a folder.
-        std::fs::create_dir_all(&folder)
-            .map_err(|error| format!("--out {}", howdah_lab::reason::at(&folder, &error)))?;
+        let folder = ResultFolder::create(&folder).map_err(|reason| format!("--out {reason}"))?;
         let interrupted = interrupt::flag()?;
         let options = Options {
             command: std::env::args().collect(),
@@ -116,10 +117,9 @@ impl LabRunOptions {
         };
         let results = lab::run(&plan, &options, &interrupted, &mut Messages::new())?;
         write(&results, &folder)?;
-        let report = folder.join("report.html");
-        write_html(&results, &report)?;
+        folder.write(REPORT, html(&results)?)?;
         output::print(&table(&results));
-        output::print(&format!("\n{}\n", report.display()));
+        output::print(&format!("\n{}\n", folder.path().join(REPORT).display()));
         let missed = results.bars.iter().filter(|bar| bar.is_failure()).count();
         match results.outcome {
             Outcome::Interrupted => Err("interrupted; the runs until then were written".to_owned()),

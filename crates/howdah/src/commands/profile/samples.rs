@@ -40,6 +40,10 @@ pub struct StackFrame {
 const FRAME_SEPARATOR: u8 = 0x1f;
 /// Separates the name, the file and the line of a frame.
 const PART_SEPARATOR: u8 = 0x1e;
+/// The most functions of a profile. The application can write any number of them.
+const MAX_FRAMES: usize = 50_000;
+/// The most frames of a sample: several times those of the sampler.
+const MAX_DEPTH: usize = 1000;
 /// The number of functions in the summary.
 const BUSIEST: usize = 5;
 
@@ -64,14 +68,20 @@ impl Samples {
             let worker = fields.next().and_then(|field| std::str::from_utf8(field).ok()?.parse().ok());
             let Some(worker) = worker else { continue };
             let mut sample: Vec<_> = fields
-                .map(|field| {
+                .take(MAX_DEPTH)
+                .filter_map(|field| {
                     let mut parts = field.split(|byte| *byte == PART_SEPARATOR).map(String::from_utf8_lossy);
                     let mut next = || parts.next().map(|part| plain(&part)).unwrap_or_default();
                     let frame = Frame { name: next(), file: next() };
-                    *indexes.entry(frame.clone()).or_insert_with(|| {
-                        samples.frames.push(frame);
-                        samples.frames.len() - 1
-                    })
+                    match indexes.get(&frame) {
+                        Some(index) => Some(*index),
+                        None if samples.frames.len() >= MAX_FRAMES => None,
+                        None => {
+                            samples.frames.push(frame.clone());
+                            indexes.insert(frame, samples.frames.len() - 1);
+                            Some(samples.frames.len() - 1)
+                        }
+                    }
                 })
                 .collect();
             sample.reverse();
@@ -126,7 +136,7 @@ pub fn last_stack(bytes: &[u8], worker: u32) -> Option<Vec<StackFrame>> {
     let worker = worker.to_string();
     let of_worker = |line: &&[u8]| line.split(|byte| *byte == FRAME_SEPARATOR).next() == Some(worker.as_bytes());
     let line = bytes.split(|byte| *byte == b'\n').rfind(of_worker)?;
-    let frames = line.split(|byte| *byte == FRAME_SEPARATOR).skip(1).map(|field| {
+    let frames = line.split(|byte| *byte == FRAME_SEPARATOR).skip(1).take(MAX_DEPTH).map(|field| {
         let mut parts = field.split(|byte| *byte == PART_SEPARATOR).map(String::from_utf8_lossy);
         let mut next = || parts.next().map(|part| plain(&part)).unwrap_or_default();
         StackFrame { name: next(), file: next(), line: next().parse().unwrap_or_default() }
@@ -169,6 +179,19 @@ pub mod tests {
         let samples =
             Samples::read(b"7\x1fsleep\x1e\x1e0\x1f{main}\x1e/a\x1e3\n8\x1fsleep\x1e\x1e0\x1f{main}\x1e/a\x1e3\n");
         assert_eq!(samples.folded(), BTreeMap::from([(&[1, 0][..], 2)]));
+    }
+
+    #[test]
+    fn the_number_of_functions_is_bounded() {
+        let mut bytes = Vec::new();
+        for number in 0..=MAX_FRAMES / 500 {
+            bytes.extend_from_slice(b"7");
+            (0..2 * MAX_DEPTH).for_each(|frame| bytes.extend_from_slice(format!("\x1f{number}-{frame}").as_bytes()));
+            bytes.push(b'\n');
+        }
+        let samples = Samples::read(&bytes);
+        assert_eq!((samples.frames.len(), samples.count()), (MAX_FRAMES, MAX_FRAMES / MAX_DEPTH));
+        assert_eq!(last_stack(&bytes, 7).unwrap().len(), MAX_DEPTH);
     }
 
     #[test]

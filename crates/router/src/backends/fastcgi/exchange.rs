@@ -201,9 +201,12 @@ async fn exchange(
                 head = Head::PassedOn;
             }
         }
-        // A server that writes without a pause must not stop the other tasks of this thread.
+        // A server that writes without a pause must not stop the other tasks of this thread, nor hide that its client has left.
         if had_answered {
             yield_now().await;
+            if !start.has_client() {
+                return Err(abandon(connection, &writer));
+            }
         }
         // Most requests fit into the socket: no event is waited for.
         if !has_sent && write_at_once(connection, &mut writer)? {

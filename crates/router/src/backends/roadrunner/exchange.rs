@@ -224,6 +224,10 @@ async fn exchange(
             yield_now().await;
         }
         let abandoned = unheard_since.map(|since| since + ABANDONED_TIMEOUT);
+        // Below, a worker that writes without a pause comes first.
+        if abandoned.is_some_and(|abandoned| Instant::now() >= abandoned) {
+            return Err(Trouble::Abandoned);
+        }
         let read = tokio::select! {
             biased;
             read = pipes.read(&mut buffer), if answer.has_room() => read,
@@ -243,8 +247,14 @@ async fn write_request(pipes: &mut RequestPipes<'_>, request: &WorkerRequest) ->
     let died = |_| Trouble::Died;
     let (head, body) = (&request.head, &request.body);
     let written = pipes.write_beginning(head, body).await.map_err(|_| Trouble::NotRun)?;
-    pipes.write_all(head.get(written..).unwrap_or_default()).await.map_err(died)?;
-    pipes.write_all(&body[written.saturating_sub(head.len())..]).await.map_err(died)?;
+    for rest in [head.get(written..).unwrap_or_default(), &body[written.saturating_sub(head.len())..]] {
+        for portion in rest.chunks(BYTES_OF_TURN as usize) {
+            pipes.write_all(portion).await.map_err(died)?;
+            if portion.len() == BYTES_OF_TURN as usize {
+                yield_now().await;
+            }
+        }
+    }
     let Some(BodyFile { file, length, .. }) = &request.file else { return Ok(()) };
     let (mut portion, mut offset) = (vec![0; PORTION_BYTES], 0);
     while offset < *length {

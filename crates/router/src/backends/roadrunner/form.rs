@@ -4,8 +4,8 @@
 //! fields are answered 413, and so are more than [`MAX_PARTS`] parts, and names with too many arrays. A form that is not
 //! valid is answered 400. Bytes of fields that are not UTF-8 are replaced, because JSON is.
 //!
-//! The large forms of all requests have a limit of memory, beyond which they are answered 503. Their fields become JSON on
-//! another thread: one field may have megabytes.
+//! The large forms of all requests have a limit of memory, beyond which they are answered 503. Their fields and the names of their
+//! files become JSON on another thread: one field may have megabytes.
 
 use crate::backends::buffering::body_disk::{BodyOnDisk, DiskNotice};
 use crate::backends::roadrunner::multipart::{MultipartParser, MultipartPiece, PartHead};
@@ -66,8 +66,8 @@ pub struct FormFiles {
 #[derive(Debug, Default)]
 pub struct FieldMemory {
     parts: Vec<CountedMemory>,
-    /// How many bytes of fields there is memory for, beyond those of a small form.
-    bytes: usize,
+    /// The weight of fields that there is memory for, beyond that of a small form.
+    weight: usize,
 }
 
 /// A form that is being received.
@@ -76,7 +76,10 @@ struct FormWriter {
     fields: Vec<(String, Vec<u8>)>,
     uploads: Tree<Upload>,
     files: Vec<TempPath>,
+    /// The bytes of the names and values of fields, and of the names and types of files.
     field_bytes: usize,
+    /// Their [`weight`].
+    weight: usize,
     memory: FieldMemory,
     parts: usize,
     part: Part,
@@ -99,13 +102,17 @@ struct Turn(Instant);
 const LONGEST_TURN: Duration = Duration::from_millis(2);
 /// The most bytes of the names and values of fields.
 const MAX_FIELD_BYTES: usize = 16 * 1024 * 1024;
+/// The longest name of a file, in bytes. File systems have 255.
+const MAX_FILE_NAME: usize = 1024;
+/// The longest type of a file, in bytes.
+const MAX_FILE_TYPE: usize = 256;
 /// The most fields and files.
 const MAX_PARTS: usize = 100_000;
 /// The most files: each is one of the machine's files.
 const MAX_FILES: usize = 1000;
 /// A form with no more fields than this is small: it is not counted, and becomes JSON at once.
 const SMALL: usize = 64 * 1024;
-/// The fields, their parts, and their JSON, in which a byte that is not UTF-8 has three.
+/// The fields, their parts, and their JSON, whose vector may have room for twice as much.
 const COPIES: usize = 4;
 /// The most memory of all large forms.
 const MOST_OF_ALL: usize = 512 * 1024 * 1024;
@@ -148,13 +155,14 @@ pub async fn read(
 
 async fn read_url_encoded(mut body: IncomingBody, limits: &Http) -> Result<Form, Failure> {
     let mut text = Vec::new();
-    let (mut total, mut memory) = (0, FieldMemory::default());
+    let (mut total, mut total_weight, mut memory) = (0, 0, FieldMemory::default());
     let mut disk = BodyOnDisk::new(UPLOADS);
     while let Some(data) = next(&mut body, &mut total, limits, &mut disk).await? {
         if text.len() + data.len() > MAX_FIELD_BYTES {
             return Err(Failure::BodyTooLarge);
         }
-        memory.hold(text.len() + data.len())?;
+        total_weight += weight(&data);
+        memory.hold(total_weight)?;
         text.extend_from_slice(&data);
     }
     let fields = made(text.len(), move || fields_of_text(&text)).await?;
@@ -212,9 +220,10 @@ async fn read_multipart(parts: &Parts, mut body: IncomingBody, folder: &Path, li
         return Err(BAD);
     }
     let FormWriter { fields, uploads, files, field_bytes, memory, .. } = form;
-    let fields = made(field_bytes, || fields_of_parts(fields)).await?;
+    let as_json = move || Ok((fields_of_parts(fields)?, uploads_as_json(&uploads)?));
+    let (fields, uploads) = made(field_bytes, as_json).await?;
     let files = FormFiles { paths: files, disk: Some(disk) };
-    Ok(Form { fields, uploads: uploads_as_json(&uploads)?, files, memory })
+    Ok(Form { fields, uploads, files, memory })
 }
 
 /// The next bytes of a body.
@@ -237,6 +246,17 @@ async fn next(
         *total += data.len() as u64;
         return if *total > limits.max_body_size { Err(Failure::BodyTooLarge) } else { Ok(Some(data)) };
     }
+}
+
+/// How much memory a text takes in relation to letters, roughly: in JSON, a control character has six bytes, and a byte that is not
+/// UTF-8 three.
+fn weight(text: &[u8]) -> usize {
+    let of_byte = |byte: &u8| match byte {
+        b'\n' | b'\r' | b'\t' | b'"' | b'\\' | 0x80.. => 2,
+        0..b' ' => 4,
+        _ => 1,
+    };
+    text.iter().map(of_byte).sum()
 }
 
 /// As in RoadRunner, a form without fields is an empty body.
@@ -264,13 +284,13 @@ impl FormFiles {
 // === impl FieldMemory ===
 
 impl FieldMemory {
-    /// Has memory for this number of bytes of fields, in all.
+    /// Has memory for fields of this weight, in all.
     ///
     /// # Errors
     /// 503 if other forms have the memory.
-    fn hold(&mut self, bytes: usize) -> Result<(), Failure> {
-        while bytes > SMALL + self.bytes {
-            let more = self.bytes.max(SMALL);
+    fn hold(&mut self, weight: usize) -> Result<(), Failure> {
+        while weight > SMALL + self.weight {
+            let more = self.weight.max(SMALL);
             let Some(part) = CountedMemory::take(&MEMORY_OF_ALL, COPIES * more, MOST_OF_ALL) else {
                 if REFUSED.is_due() {
                     tracing::warn!("large forms take more than {MOST_OF_ALL} bytes of memory; answering 503");
@@ -278,7 +298,7 @@ impl FieldMemory {
                 return Err(Failure::Unavailable { retry_after: RETRY_AFTER });
             };
             self.parts.push(part);
-            self.bytes += more;
+            self.weight += more;
         }
         Ok(())
     }
@@ -314,12 +334,8 @@ impl FormWriter {
             MultipartPiece::Data(data) => match &mut self.part {
                 Part::Skipped | Part::NoFile(_) => {}
                 Part::Field(_, value) => {
-                    self.field_bytes += data.len();
-                    if self.field_bytes > MAX_FIELD_BYTES {
-                        return Err(Failure::BodyTooLarge);
-                    }
-                    self.memory.hold(self.field_bytes)?;
                     value.extend_from_slice(&data);
+                    self.hold(&data)?;
                 }
                 Part::File(_, file) => file.write(&data, disk).map_err(|error| unwritten(&error))?,
             },
@@ -337,19 +353,31 @@ impl FormWriter {
         Ok(())
     }
 
-    fn begin(&mut self, head: PartHead, folder: &Path, disk: &mut BodyOnDisk) -> Result<Part, Failure> {
-        let Some(name) = head.name else { return Ok(Part::Skipped) };
-        self.field_bytes += name.len();
+    /// Counts a text that stays in memory.
+    fn hold(&mut self, text: &[u8]) -> Result<(), Failure> {
+        self.field_bytes += text.len();
         if self.field_bytes > MAX_FIELD_BYTES {
             return Err(Failure::BodyTooLarge);
         }
-        self.memory.hold(self.field_bytes)?;
+        self.weight += weight(text);
+        self.memory.hold(self.weight)
+    }
+
+    fn begin(&mut self, head: PartHead, folder: &Path, disk: &mut BodyOnDisk) -> Result<Part, Failure> {
+        let Some(name) = head.name else { return Ok(Part::Skipped) };
+        self.hold(name.as_bytes())?;
         match head.file_name {
             None => Ok(Part::Field(name, Vec::new())),
             Some(file) if file.is_empty() => Ok(Part::NoFile(name)),
             Some(_) if self.files.len() >= MAX_FILES => Err(Failure::BodyTooLarge),
             Some(file) => {
-                let writer = UploadWriter::create(folder, file, head.content_type.unwrap_or_default(), disk);
+                let content_type = head.content_type.unwrap_or_default();
+                if file.len() > MAX_FILE_NAME || content_type.len() > MAX_FILE_TYPE {
+                    return Err(Failure::BadRequest("the name or the type of a file in the form is too long"));
+                }
+                self.hold(file.as_bytes())?;
+                self.hold(content_type.as_bytes())?;
+                let writer = UploadWriter::create(folder, file, content_type, disk);
                 Ok(Part::File(name, writer.map_err(|error| unwritten(&error))?))
             }
         }
@@ -363,4 +391,18 @@ fn too_large(_: TooManyArrays) -> Failure {
 fn unwritten(error: &std::io::Error) -> Failure {
     tracing::error!(%error, "cannot write an uploaded file; see TMPDIR of howdah");
     Failure::Internal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_longer_in_json_weighs_more() {
+        for text in ["\u{1}", "\n", "\"", "\\", "a", "\u{7f}", "\u{fc}"] {
+            let as_json = serde_json::to_string(text).unwrap().len() - 2;
+            assert!(COPIES * weight(text.as_bytes()) >= 2 * as_json, "{text:?}");
+        }
+        assert_eq!(weight(b"a form"), 6);
+    }
 }

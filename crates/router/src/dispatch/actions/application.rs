@@ -53,7 +53,7 @@ pub async fn run(
     let target = paths.target(target).ok_or(Failure::NotFound)?;
     let (port, script) = match port.script_of_path(subject.path.bytes()) {
         Some(found) => found,
-        None => match find(&port.script_files, target, subject).await? {
+        None => match find(name, &port.script_files, target, subject).await? {
             Found::Script(script) => (port.port_of_script(&script), script),
             Found::Redirect(response) => return Ok(response.map(PhpBody::complete)),
         },
@@ -87,7 +87,8 @@ pub async fn run_fastcgi(
     target: Option<&str>,
 ) -> Answer<SpooledBody> {
     let target = generation.target(target).ok_or(Failure::NotFound)?;
-    let script = match find(&ScriptFiles::below(None), &target.paths, subject).await? {
+    let files = ScriptFiles::below(None);
+    let script = match find(&generation.application, &files, &target.paths, subject).await? {
         Found::Script(script) => script,
         Found::Redirect(response) => return Ok(response.map(SpooledBody::Whole)),
     };
@@ -106,10 +107,15 @@ enum Found {
 ///
 /// # Errors
 /// 403, 404, 503 and 504.
-async fn find(files: &ScriptFiles, target: &TargetPaths, subject: &Subject<'_>) -> Result<Found, Failure> {
+async fn find(
+    application: &str,
+    files: &ScriptFiles,
+    target: &TargetPaths,
+    subject: &Subject<'_>,
+) -> Result<Found, Failure> {
     // A rewrite of howdah's own names another path than the web server did.
     let front = subject.peer.front.as_ref().filter(|_| !subject.is_rewritten);
-    let named = front.map_or(Ok(None), |front| front_script::path_of(front, target))?;
+    let named = front.map_or(Ok(None), |front| front_script::path_of(front, application, target))?;
     let path = named.as_deref().unwrap_or(subject.path.bytes());
     let mut resolved = find_script(files, target, path).await?;
     if matches!(resolved, Resolved::Folder) && subject.path.bytes().ends_with(b"/") {
@@ -125,7 +131,8 @@ async fn find(files: &ScriptFiles, target: &TargetPaths, subject: &Subject<'_>) 
         }
         Resolved::Nothing => {
             let missing = missing(target, path);
-            if MISSING_SCRIPTS.is_due(&missing) {
+            // Applications in root directories of their own may have the same paths.
+            if MISSING_SCRIPTS.is_due((application, &missing)) {
                 tracing::warn!(script = &*missing.to_string_lossy(), "no such script: answered 404");
             }
             Err(Failure::NotFound)

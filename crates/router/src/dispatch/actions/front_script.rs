@@ -15,7 +15,7 @@ use crate::response::failure::Failure;
 use howdah_protocol::messages::generation_paths::TargetPaths;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::LazyLock;
 
 /// The foreign scripts that were logged.
@@ -32,8 +32,8 @@ const LOGGED_BYTES: usize = 512;
 ///
 /// # Errors
 /// 403 for a script that is not below the root.
-pub fn path_of(front: &Front, target: &TargetPaths) -> Result<Option<Vec<u8>>, Failure> {
-    if front.changes_settings() && SETTINGS.is_due(&target.root) {
+pub fn path_of(front: &Front, application: &str, target: &TargetPaths) -> Result<Option<Vec<u8>>, Failure> {
+    if front.changes_settings() && SETTINGS.is_due(application) {
         tracing::warn!(
             root = %target.root.display(),
             "the web server sends PHP_VALUE or PHP_ADMIN_VALUE, which are ignored; write the settings into \"options\" of the \
@@ -44,10 +44,10 @@ pub fn path_of(front: &Front, target: &TargetPaths) -> Result<Option<Vec<u8>>, F
     let roots = [Some(target.root.as_os_str().as_bytes()), front.get("DOCUMENT_ROOT").map(|root| &**root)];
     let path = below(named, roots.into_iter().flatten());
     if path.is_none() {
-        let script = PathBuf::from(OsStr::from_bytes(&named[..named.len().min(LOGGED_BYTES)]));
-        if FOREIGN_SCRIPTS.is_due(&script) {
+        if FOREIGN_SCRIPTS.is_due((application, named)) {
+            let script = String::from_utf8_lossy(&named[..named.len().min(LOGGED_BYTES)]);
             tracing::warn!(
-                script = &*script.to_string_lossy(), root = %target.root.display(),
+                script = &*script, root = %target.root.display(),
                 "the web server names a script that is neither below the application's root nor below its own DOCUMENT_ROOT: \
                  answered 403; check its SCRIPT_FILENAME, and \"pass\" of the listener"
             );
@@ -154,10 +154,10 @@ mod tests {
         ];
         for (filename, root, expected) in table {
             let front = front(&[("SCRIPT_FILENAME", filename), ("DOCUMENT_ROOT", root)]);
-            let path = path_of(&front, &target()).ok().flatten();
+            let path = path_of(&front, "shop", &target()).ok().flatten();
             assert_eq!(path.as_deref(), expected.map(str::as_bytes), "{filename} {root}");
         }
-        assert!(matches!(path_of(&front(&[]), &target()), Ok(None)));
+        assert!(matches!(path_of(&front(&[]), "shop", &target()), Ok(None)));
     }
 
     #[test]

@@ -62,13 +62,14 @@ pub async fn apply(
         return Ok(response);
     }
     // Boxed: this is rare, and all requests have the memory of this future.
-    Box::pin(send(files, &configuration.settings.http.mime_types, folders, subject, response)).await
+    Box::pin(send(files, &configuration.settings.http.mime_types, application, folders, subject, response)).await
 }
 
 /// The response with the file that the script named.
 async fn send(
     files: &StaticFiles,
     mime_types: &MimeTypes,
+    application: &str,
     folders: &SendFile,
     subject: &Subject<'_>,
     response: Response<ActionBody>,
@@ -79,7 +80,7 @@ async fn send(
     let named = String::from_utf8_lossy(named).into_owned();
     let file = if path.is_some() { by_path(folders, &named) } else { folders.by_file(&named) };
     let Some(SentFile { folder, path }) = file else {
-        return not_sent(&named, "no folder of \"send_file\" has it", Failure::NotFound);
+        return not_sent(application, &named, "no folder of \"send_file\" has it", Failure::NotFound);
     };
     let request = ShareRequest {
         place: folder,
@@ -95,10 +96,12 @@ async fn send(
     };
     match static_files::find(files, &request, &readable(subject.parts)).await? {
         ShareOutcome::Response(sent) => Ok(joined(response.into_parts().0, sent).map(ActionBody::File)),
-        ShareOutcome::Forbidden => not_sent(&named, "the router's user may not read it", Failure::Forbidden),
-        ShareOutcome::Php => not_sent(&named, "PHP sources are never sent", Failure::NotFound),
+        ShareOutcome::Forbidden => {
+            not_sent(application, &named, "the router's user may not read it", Failure::Forbidden)
+        }
+        ShareOutcome::Php => not_sent(application, &named, "PHP sources are never sent", Failure::NotFound),
         ShareOutcome::NotFound | ShareOutcome::OtherType => {
-            not_sent(&named, "there is no such file, or it is one that is never sent", Failure::NotFound)
+            not_sent(application, &named, "there is no such file, or it is one that is never sent", Failure::NotFound)
         }
     }
 }
@@ -109,9 +112,10 @@ fn by_path<'f>(folders: &'f SendFile, target: &str) -> Option<SentFile<'f>> {
     folders.by_path(path.text())
 }
 
-fn not_sent<B>(named: &str, reason: &str, failure: Failure) -> Answer<B> {
+fn not_sent<B>(application: &str, named: &str, reason: &str, failure: Failure) -> Answer<B> {
     let named = beginning(named, LOGGED_BYTES);
-    if NOT_SENT.is_due(named) {
+    // Other applications may name the same file.
+    if NOT_SENT.is_due((application, named)) {
         let status = failure.status().as_u16();
         tracing::warn!(file = named, status, "cannot send the file that a script named: {reason}");
     }

@@ -77,7 +77,7 @@ impl Changes {
             change: None,
             state,
             defaults,
-            planner: Planner::default(),
+            planner: Planner::new(),
             warnings,
             start_failure: None,
             is_checked: false,

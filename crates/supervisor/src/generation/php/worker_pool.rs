@@ -12,6 +12,7 @@ use crate::plan::php::application::{PhpPlan, PoolPlan};
 use crate::policy::sizing::Reason;
 use crate::policy::workers::Workers;
 use howdah_channel::{ControlEnd, Geometry, WorkerId};
+use howdah_protocol::plain_text::plain_and_short;
 use std::io;
 use std::time::Instant;
 
@@ -57,7 +58,7 @@ impl WorkerPool {
     pub fn new(id: u64, plan: &PhpPlan, pool: &PoolPlan, router_threads: u16, now: Instant) -> io::Result<WorkerPool> {
         let geometry = Geometry::for_workers(pool.policy.max() as u32, pool.claims(), router_threads);
         let table = Workers::new(pool.policy.at_start() as u32).at_most(pool.policy.max());
-        let script = pool.script.as_ref().map(|script| script.filename.display().to_string());
+        let script = pool.script.as_ref().map(|script| plain_and_short(&script.filename.to_string_lossy()));
         let boots = Boots::new(plan.name.clone(), script, plan.confined.machine().cores());
         Ok(WorkerPool {
             id,

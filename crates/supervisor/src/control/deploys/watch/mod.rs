@@ -18,20 +18,17 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::Sender;
 use std::task::{Context, Poll};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// The threads and their channels. A thread of `edits` ends with its application, the other one with the process.
 #[derive(Debug)]
 pub struct Watch {
     swaps: Option<Sender<Vec<WatchedApplication>>>,
-    /// One thread for each application, by its name.
-    edits: BTreeMap<String, Sender<WatchedApplication>>,
+    /// One thread for each application, by its name. A thread that hangs finds the last order only.
+    edits: BTreeMap<String, watch::Sender<WatchedApplication>>,
     notices: mpsc::UnboundedReceiver<DeployNotice>,
     for_threads: mpsc::UnboundedSender<DeployNotice>,
 }
-
-/// The main function of a thread.
-type Run<O> = fn(&std::sync::mpsc::Receiver<O>, &mpsc::UnboundedSender<DeployNotice>);
 
 // === impl Watch ===
 
@@ -47,7 +44,7 @@ impl Watch {
         let edited = applications.iter().filter(|watched| watched.application.reload == Reload::OnChange);
         self.watch_edits(edited.cloned().collect());
         if self.swaps.is_none() && !applications.is_empty() {
-            let started = start("swaps", swaps::run, &self.for_threads);
+            let started = start_swaps(&self.for_threads);
             let failed = |error: &io::Error| {
                 tracing::error!("cannot start the thread that watches for deploys; deploys are not noticed: {error}");
             };
@@ -64,8 +61,11 @@ impl Watch {
         self.edits.retain(|name, _| applications.iter().any(|watched| watched.name == *name));
         for watched in applications {
             let thread = match self.edits.remove(&watched.name) {
-                Some(thread) => thread,
-                None => match start("edits", edits::run, &self.for_threads) {
+                Some(thread) => {
+                    thread.send_replace(watched.clone());
+                    thread
+                }
+                None => match self.start_edits(watched.clone()) {
                     Ok(thread) => thread,
                     Err(error) => {
                         let name = &watched.name;
@@ -76,10 +76,14 @@ impl Watch {
                     }
                 },
             };
-            let name = watched.name.clone();
-            let _ = thread.send(watched);
-            self.edits.insert(name, thread);
+            self.edits.insert(watched.name, thread);
         }
+    }
+
+    fn start_edits(&self, watched: WatchedApplication) -> io::Result<watch::Sender<WatchedApplication>> {
+        let ((sender, orders), notices) = (watch::channel(watched), self.for_threads.clone());
+        std::thread::Builder::new().name("edits".to_owned()).spawn(move || edits::run(orders, &notices))?;
+        Ok(sender)
     }
 
     /// The next notice.
@@ -91,14 +95,9 @@ impl Watch {
     }
 }
 
-/// Starts a thread, and returns the sender of its orders.
-fn start<O: Send + 'static>(
-    name: &str,
-    run: Run<O>,
-    notices: &mpsc::UnboundedSender<DeployNotice>,
-) -> io::Result<Sender<O>> {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let notices = notices.clone();
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&receiver, &notices))?;
+/// Starts the thread that follows where paths lead, and returns the sender of its orders.
+fn start_swaps(notices: &mpsc::UnboundedSender<DeployNotice>) -> io::Result<Sender<Vec<WatchedApplication>>> {
+    let ((sender, orders), notices) = (std::sync::mpsc::channel(), notices.clone());
+    std::thread::Builder::new().name("swaps".to_owned()).spawn(move || swaps::run(&orders, &notices))?;
     Ok(sender)
 }

@@ -6,13 +6,13 @@
 //!
 //! File systems may hang. Each application therefore has one thread that resolves its paths, one question at a time: an
 //! application whose file system hangs delays no deploy of another one. It is followed again when its file system
-//! answers, or after a restart of the application, which gets a thread of its own. The thread that hangs exits when its
-//! file system answers.
+//! answers, or after a restart of the application, which gets a thread of its own, unless those of several former generations
+//! hang. A thread that hangs exits when its file system answers.
 
 use super::messages::{DeployNotice, WatchedApplication};
+use crate::os::hanging_threads::HangingThreads;
 use crate::plan::option_error::OptionError;
 use crate::plan::resolution::resolve;
-use howdah_config::PhpApplication;
 use howdah_protocol::messages::generation_paths::PinnedLink;
 use howdah_protocol::test_time::divided;
 use std::collections::BTreeMap;
@@ -58,6 +58,8 @@ struct Resolver {
     questions: Option<Sender<()>>,
     /// When the open question was asked.
     asked: Option<Instant>,
+    /// Since when no thread could be started.
+    without_thread: Option<Instant>,
 }
 
 /// The news of an application after a round.
@@ -81,6 +83,7 @@ struct News {
 pub fn run(orders: &Receiver<Vec<WatchedApplication>>, notices: &UnboundedSender<DeployNotice>) {
     let mut all: Vec<Followed> = Vec::new();
     let (sender, answers) = channel();
+    let mut threads = HangingThreads::new("resolve");
     let mut last_number = 0;
     let mut next_round = Instant::now();
     loop {
@@ -91,7 +94,10 @@ pub fn run(orders: &Receiver<Vec<WatchedApplication>>, notices: &UnboundedSender
         match order {
             Ok(applications) => all = follow(all, applications, &mut last_number),
             Err(RecvTimeoutError::Timeout) => {
-                if round(&mut all, &sender, &answers).into_iter().any(|notice| notices.send(notice).is_err()) {
+                if round(&mut all, &mut threads, &sender, &answers)
+                    .into_iter()
+                    .any(|notice| notices.send(notice).is_err())
+                {
                     return;
                 }
                 next_round = Instant::now() + INTERVAL;
@@ -119,6 +125,7 @@ fn follow(mut all: Vec<Followed>, applications: Vec<WatchedApplication>, last_nu
 /// asked again, until no further swap is found: what one swap moved is reported together.
 fn round(
     all: &mut [Followed],
+    threads: &mut HangingThreads,
     sender: &Sender<ResolverAnswer>,
     answers: &Receiver<ResolverAnswer>,
 ) -> Vec<DeployNotice> {
@@ -131,7 +138,7 @@ fn round(
         let began = Instant::now();
         for followed in all.iter_mut() {
             news.add(followed.check_timeout(began).map(|finding| (followed.watched.name.clone(), finding)));
-            followed.resolver.ask(&followed.watched.application, sender, began);
+            followed.resolver.ask(&followed.watched, threads, sender, began);
         }
         let mut found_swap = false;
         // A question of an earlier round is not waited for.
@@ -184,12 +191,12 @@ impl News {
 impl Followed {
     fn new(watched: WatchedApplication, number: u64) -> Followed {
         let last = watched.led_to.clone();
-        Followed { watched, last, trouble: None, resolver: Resolver { number, questions: None, asked: None } }
+        Followed { watched, last, trouble: None, resolver: Resolver::new(number, None) }
     }
 
-    /// Whether the open question has had no answer for too long. Reported once.
+    /// Whether the open question has had no answer for too long, or nothing could be asked. Reported once.
     fn check_timeout(&mut self, now: Instant) -> Option<Finding> {
-        let asked = self.resolver.asked?;
+        let asked = self.resolver.asked.or(self.resolver.without_thread)?;
         if now.saturating_duration_since(asked) < divided(LOST_AFTER)
             || self.trouble.is_some_and(|trouble| trouble.is_reported)
         {
@@ -228,13 +235,25 @@ impl Followed {
 // === impl Resolver ===
 
 impl Resolver {
-    /// Asks where the paths lead, unless a question is open. If no thread can be started, the next round tries again.
-    fn ask(&mut self, application: &PhpApplication, answers: &Sender<ResolverAnswer>, now: Instant) {
+    fn new(number: u64, questions: Option<Sender<()>>) -> Resolver {
+        Resolver { number, questions, asked: None, without_thread: None }
+    }
+
+    /// Asks where the paths lead, unless a question is open. If no thread can be started, or the threads of too many former
+    /// generations hang, the next round tries again.
+    fn ask(
+        &mut self,
+        watched: &WatchedApplication,
+        threads: &mut HangingThreads,
+        answers: &Sender<ResolverAnswer>,
+        now: Instant,
+    ) {
         if self.asked.is_some() {
             return;
         }
         if self.questions.is_none() {
-            self.questions = start_thread(self.number, application.clone(), answers.clone());
+            self.questions = start_thread(self.number, watched, threads, answers.clone());
+            self.without_thread = self.questions.is_none().then(|| self.without_thread.unwrap_or(now));
         }
         if self.questions.as_ref().is_some_and(|questions| questions.send(()).is_ok()) {
             self.asked = Some(now);
@@ -243,8 +262,14 @@ impl Resolver {
 }
 
 /// The thread exits when its [`Resolver`] is dropped: at once, or when its file system answers.
-fn start_thread(number: u64, application: PhpApplication, answers: Sender<ResolverAnswer>) -> Option<Sender<()>> {
+fn start_thread(
+    number: u64,
+    watched: &WatchedApplication,
+    threads: &mut HangingThreads,
+    answers: Sender<ResolverAnswer>,
+) -> Option<Sender<()>> {
     let (sender, questions) = channel();
+    let application = watched.application.clone();
     let resolve_each = move || {
         for () in questions {
             let resolved = resolve(&application).map(|resolution| resolution.led_to);
@@ -253,7 +278,7 @@ fn start_thread(number: u64, application: PhpApplication, answers: Sender<Resolv
             }
         }
     };
-    std::thread::Builder::new().name("resolve".to_owned()).spawn(resolve_each).ok().map(|_| sender)
+    threads.start(&watched.name, resolve_each).then_some(sender)
 }
 
 #[cfg(test)]
@@ -277,6 +302,10 @@ mod tests {
         static MADE: LazyLock<Instant> = LazyLock::new(Instant::now);
         let (made, led_to) = (*MADE, leads("1").unwrap());
         WatchedApplication { name: "x".to_owned(), generation: 1, made, application, led_to }
+    }
+
+    fn threads() -> HangingThreads {
+        HangingThreads::new("resolve")
     }
 
     fn elsewhere(to: &str) -> Option<Finding> {
@@ -326,7 +355,7 @@ mod tests {
         for second in 0..100 {
             let now = began + Duration::from_secs(second);
             reported.extend(followed.check_timeout(now).map(|_| second));
-            followed.resolver.ask(&followed.watched.application, &sender, now);
+            followed.resolver.ask(&followed.watched, &mut threads(), &sender, now);
         }
         assert_eq!(reported, [5]);
         assert!(followed.resolver.questions.is_none(), "no thread was started, as no question was asked");
@@ -335,6 +364,37 @@ mod tests {
         assert_eq!(answer(nowhere()), None, "the trouble is reported already");
         assert_eq!(answer(leads("1")), elsewhere("1"));
         assert_eq!(answer(leads("1")), None);
+    }
+
+    #[test]
+    fn the_threads_of_former_generations_that_hang_have_a_limit() {
+        let (mut threads, (sender, _answers)) = (threads(), channel());
+        let (release, hang) = channel::<()>();
+        let hang = std::sync::Arc::new(std::sync::Mutex::new(hang));
+        let mut former = 0;
+        while threads.start("x", {
+            let hang = std::sync::Arc::clone(&hang);
+            move || {
+                let _ = hang.lock().unwrap().recv();
+            }
+        }) {
+            former += 1;
+            assert!(former < 10);
+        }
+        let (began, mut followed) = (Instant::now(), Followed::new(watched(), 1));
+        let mut reported = Vec::new();
+        for second in 0..100 {
+            let now = began + Duration::from_secs(second);
+            reported.extend(followed.check_timeout(now).map(|_| second));
+            followed.resolver.ask(&followed.watched, &mut threads, &sender, now);
+        }
+        assert_eq!((reported, followed.resolver.asked), (vec![5], None));
+        drop(release);
+        while followed.resolver.asked.is_none() {
+            assert!(began.elapsed() < Duration::from_secs(10), "a thread is started when one of them ends");
+            followed.resolver.ask(&followed.watched, &mut threads, &sender, Instant::now());
+        }
+        assert_eq!(followed.resolver.without_thread, None);
     }
 
     #[test]
@@ -349,7 +409,7 @@ mod tests {
         let mut all = [hanging(Instant::now()), Followed::new(WatchedApplication { name: "y".to_owned(), ..other }, 2)];
         let mut notices = Vec::new();
         while notices.is_empty() {
-            notices = round(&mut all, &sender, &answers);
+            notices = round(&mut all, &mut threads(), &sender, &answers);
         }
         let [DeployNotice::Swapped(swapped)] = &notices[..] else { panic!("{notices:?}") };
         assert_eq!(swapped[..], [("y".to_owned(), vec![PinnedLink { link: root.clone(), leads_to: root }])]);
@@ -360,7 +420,7 @@ mod tests {
     fn scripted(name: &str, number: u64, script: &'static [&str], answers: &Sender<ResolverAnswer>) -> Followed {
         let mut followed = Followed::new(WatchedApplication { name: name.to_owned(), ..watched() }, number);
         let (sender, questions) = channel();
-        followed.resolver = Resolver { number, questions: Some(sender), asked: None };
+        followed.resolver = Resolver::new(number, Some(sender));
         let answers = answers.clone();
         let answer_each = move || {
             for (question, ()) in questions.into_iter().enumerate() {
@@ -378,10 +438,10 @@ mod tests {
     fn applications_behind_one_link_are_reported_together_although_it_was_swapped_between_their_answers() {
         let (sender, answers) = channel();
         let mut all = [scripted("x", 1, &["2"], &sender), scripted("y", 2, &["1", "2"], &sender)];
-        let notices = round(&mut all, &sender, &answers);
+        let notices = round(&mut all, &mut threads(), &sender, &answers);
         let swapped = |name: &str| (name.to_owned(), leads("2").unwrap());
         assert_eq!(notices, [DeployNotice::Swapped(vec![swapped("x"), swapped("y")])]);
-        assert_eq!(round(&mut all, &sender, &answers), []);
+        assert_eq!(round(&mut all, &mut threads(), &sender, &answers), []);
     }
 
     #[test]
@@ -389,7 +449,7 @@ mod tests {
         let (sender, answers) = channel();
         let mut all = [scripted("x", 1, &["2", "3"], &sender)];
         let swapped = vec![("x".to_owned(), leads("3").unwrap())];
-        assert_eq!(round(&mut all, &sender, &answers), [DeployNotice::Swapped(swapped)]);
+        assert_eq!(round(&mut all, &mut threads(), &sender, &answers), [DeployNotice::Swapped(swapped)]);
     }
 
     #[test]
@@ -409,7 +469,7 @@ mod tests {
         let mut all = [hanging(Instant::now())];
         let (sender, answers) = channel();
         sender.send((1, leads("2"))).unwrap();
-        let notices = round(&mut all, &sender, &answers);
+        let notices = round(&mut all, &mut threads(), &sender, &answers);
         assert!(
             notices.iter().any(|notice| matches!(notice, DeployNotice::Swapped(swapped)
                 if swapped[..] == [("x".to_owned(), leads("2").unwrap())])),

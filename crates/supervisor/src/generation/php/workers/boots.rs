@@ -171,13 +171,15 @@ impl Boots {
         for booting in self.booting.values_mut() {
             match booting.timeout.step(now) {
                 Some(BootStep::Warn) => {
-                    tracing::warn!("still waiting for the worker script {script} of {application:?} to boot");
+                    tracing::warn!(
+                        "the application {application:?}: still waiting for its worker script {script} to boot"
+                    );
                 }
                 Some(BootStep::Fail) => {
                     let Some(process) = booting.process else { continue };
                     tracing::error!(
-                        "the worker script {script} of {application:?} (pid {}) has not asked for a request within \
-                         {seconds} s; killing it",
+                        "the application {application:?}: its worker script {script} (pid {}) has not asked for a request \
+                         within {seconds} s; killing it",
                         process.pid.as_raw_pid()
                     );
                     process.kill();

@@ -1,10 +1,14 @@
+//! Threads that may wait for a file system that hangs, with a limit: such a thread exits when its file system answers, which may be
+//! never.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The threads that look at file systems and names for plans. One that hangs exits when its file system answers: the next plans need
-/// threads of their own, and must not leave more and more of them.
-#[derive(Debug, Default)]
-pub struct PlanningThreads {
+/// Threads of one kind. After one that hangs, the next work needs a thread of its own, and must not leave more and more of them.
+#[derive(Debug)]
+pub struct HangingThreads {
+    /// The name of each thread.
+    name: &'static str,
     /// By what they look at. Each thread has a part of the count.
     running: BTreeMap<String, Arc<()>>,
 }
@@ -12,9 +16,14 @@ pub struct PlanningThreads {
 /// How many threads may look at the same. An option may lead to another file system meanwhile, so one that hangs is not the last.
 const MAX_THREADS: usize = 4;
 
-// === impl PlanningThreads ===
+// === impl HangingThreads ===
 
-impl PlanningThreads {
+impl HangingThreads {
+    /// Without threads. Those to come have this name.
+    pub const fn new(name: &'static str) -> HangingThreads {
+        HangingThreads { name, running: BTreeMap::new() }
+    }
+
     /// Runs this on a thread. Returns `false` if too many former ones hang, or if there is no thread.
     pub fn start(&mut self, subject: &str, work: impl FnOnce() + Send + 'static) -> bool {
         self.running.retain(|_, running| Arc::strong_count(running) > 1);
@@ -27,7 +36,7 @@ impl PlanningThreads {
             let _thread = thread;
             work();
         };
-        std::thread::Builder::new().name("planning".to_owned()).spawn(work).is_ok()
+        std::thread::Builder::new().name(self.name.to_owned()).spawn(work).is_ok()
     }
 }
 
@@ -39,7 +48,7 @@ mod tests {
 
     #[test]
     fn threads_that_hang_have_a_limit() {
-        let mut threads = PlanningThreads::default();
+        let mut threads = HangingThreads::new("hanging");
         let (release, hang) = channel::<()>();
         let hang = Arc::new(std::sync::Mutex::new(hang));
         let mut start = |subject: &str| {
