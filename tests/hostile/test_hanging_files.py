@@ -129,6 +129,24 @@ def test_a_root_that_hangs_delays_no_reload_of_other_applications(run, hanging: 
     hanging.resume()
 
 
+def test_a_folder_that_hangs_while_it_is_listed_delays_no_reload_of_other_applications(run, folder, tmp_path):
+    common = {"type": "php", "processes": 1, "script": "index.php", "reload": "on-change"}
+    slow_root = tmp_path / "slow"
+    slow_root.mkdir()
+    (slow_root / "index.php").write_text("<?php echo 'slow';")
+    readable(slow_root)
+    folder.php("index.php", "echo 'one';")
+    with pausable_file_system(slow_root, "listed") as listed:
+        listed.pause()
+        slow, app = {**common, "root": str(slow_root)}, {**common, "root": str(folder.root)}
+        routes = [{"match": {"uri": "/slow"}, "action": {"pass": "applications/slow"}}, {"action": {"pass": "applications/app"}}]
+        server = run({"applications": {"slow": slow, "app": app}, "routes": routes})
+        for text in ("two", "three"):
+            folder.php("index.php", f"echo '{text}';")
+            wait_for(lambda: server.get("/").text == text, text)
+            assert server.get("/slow").text == "slow" and server.api("GET", "/status").status == 200
+
+
 def test_a_healthy_share_of_such_a_file_system_is_served(start, hanging: PausableFileSystem):
     """Small and large files, ranges, folders, missing files: all from another thread."""
     large = bytes(range(256)) * 4096 * 12

@@ -43,7 +43,15 @@ impl ResultFolder {
     /// # Errors
     /// It cannot be written; the message names it.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<(), String> {
-        let written = replace(&descriptor_path(&self.opened).join(name), content.as_ref());
+        let content = content.as_ref();
+        let written = match replace(&descriptor_path(&self.opened).join(name), content) {
+            // It was removed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let again = ResultFolder::create(&self.path)?;
+                replace(&descriptor_path(&again.opened).join(name), content)
+            }
+            written => written,
+        };
         written.map_err(|error| crate::reason::at(&self.path.join(name), &error))
     }
 }
@@ -95,8 +103,10 @@ mod tests {
         folder.write("report.html", "x").unwrap();
         assert_eq!(fs::read_dir(at("other")).unwrap().count(), 0);
         assert_eq!(fs::read_to_string(at("moved/report.html")).unwrap(), "x");
-        fs::remove_dir_all(at("moved")).unwrap();
-        let error = folder.write("report.html", "x").unwrap_err();
-        assert!(error.contains("a/results/report.html"), "{error}");
+        for removed in [at("moved"), at("a/results")] {
+            fs::remove_dir_all(removed).unwrap();
+        }
+        folder.write("report.html", "x").unwrap();
+        assert_eq!(fs::read_to_string(at("a/results/report.html")).unwrap(), "x");
     }
 }

@@ -101,11 +101,11 @@ fn fetch(api: &ControlApi, application: &str) -> Result<ApiResponse, String> {
     api.get(&format!("/status/applications/{}/slow", name_segment(application)?))
 }
 
-/// Whether a line has as few objects and arrays as one of the sampler's, in which each frame is an object with several members.
+/// Whether a line is as long as those of the sampler, and has as few objects and arrays: each frame is an object with several members.
 /// Small ones take a hundred times their bytes in memory.
 fn is_of_sampler(line: &[u8]) -> bool {
-    const BYTES_OF_EACH: usize = 16;
-    const AT_LEAST: usize = 8;
+    const SHORTEST: usize = 100;
+    const BYTES_OF_EACH: usize = 24;
     let (mut count, mut in_text, mut is_escaped) = (0, false, false);
     for byte in line {
         match byte {
@@ -116,7 +116,7 @@ fn is_of_sampler(line: &[u8]) -> bool {
             _ => {}
         }
     }
-    count <= AT_LEAST + line.len() / BYTES_OF_EACH
+    line.len() >= SHORTEST && count <= line.len() / BYTES_OF_EACH
 }
 
 /// The requests of a log. Ignores lines that the sampler did not write.
@@ -230,7 +230,14 @@ mod tests {
 
     const ABSENT: (u16, &str) = (404, r#"{"error": "None.", "detail": "slow_log is not set"}"#);
     const UNREADABLE: (u16, &str) = (500, r#"{"error": "The slow log cannot be read.", "detail": "\"/s\" is gone"}"#);
-    const LOG: (u16, &str) = (200, "{\"request\": \"7.1\"}\n");
+    const LOG: (u16, &str) = (
+        200,
+        concat!(
+            r#"{"time":"2026-01-02T03:04:05.678Z","application":"shop","request":"7.1","pid":7,"event":"end","method":"GET","#,
+            r#""url":"/a"}"#,
+            "\n"
+        ),
+    );
 
     /// The number of requests and the errors, if the two applications have these logs.
     fn all(blog: (u16, &'static str), shop: (u16, &'static str)) -> Result<(usize, Vec<String>), String> {
@@ -256,10 +263,10 @@ mod tests {
     fn lines_that_would_take_much_memory_are_ignored() {
         let many = format!("{{\"request\": \"1\", \"x\": [{}0]}}", "{\"\":0},".repeat(1000));
         let text = format!("{{\"request\": \"2\", \"url\": \"/?{}\\\"[\"}}", "[{".repeat(500));
-        let log = format!("{many}\n{text}\n{{\"request\": \"3\"}}\n");
+        let log = format!("{many}\n{text}\n{{\"request\": \"3\"}}\n{}", LOG.1);
         let found = requests(log.as_bytes());
         let found: Vec<_> = found.iter().map(|request| request.lines[0]["request"].as_str().unwrap()).collect();
-        assert_eq!(found, ["2", "3"]);
+        assert_eq!(found, ["2", "7.1"]);
     }
 
     #[test]

@@ -29,8 +29,8 @@ const FAILED: u16 = 500;
 pub const NOT_RECORDED: &str = "The application was not recorded.";
 /// The error of a slow log that cannot be read.
 pub const UNREADABLE: &str = "The slow log cannot be read.";
-/// Why it cannot be read if its reading takes too long.
-pub const HANGING: &str = "its file system does not answer";
+/// The reason when the reading takes too long.
+pub const HANGING: &str = "its file system does not answer, or no thread can be started";
 /// How long the reading of a slow log may take.
 const SLOW_LOG_TIMEOUT: Duration = Duration::from_secs(5);
 

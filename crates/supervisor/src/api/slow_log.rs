@@ -1,5 +1,5 @@
 //! `GET /status/applications/NAME/slow`: the end of an application's slow log. A thread of its own reads it, because
-//! the file system may hang. Then the answer is an error, and a few threads wait.
+//! the file system may hang. Then the answer is an error, and at most four threads of an application wait.
 
 use crate::api::answer::no_such_application;
 use crate::api::reply::{HANGING, Reply, UNREADABLE};

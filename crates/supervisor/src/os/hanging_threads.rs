@@ -4,22 +4,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Threads of one kind. After one that hangs, the next work needs a thread of its own, and must not leave more and more of them.
+/// Threads of one kind. While one hangs, the next work needs a thread of its own: their number has a limit.
 #[derive(Debug)]
 pub struct HangingThreads {
     /// The name of each thread.
     name: &'static str,
-    /// By what they look at. Each thread has a part of the count.
+    /// By subject, such as an application. Each thread has a part of the count.
     running: BTreeMap<String, Arc<()>>,
 }
 
-/// How many threads may look at the same. An option may lead to another file system meanwhile, so one that hangs is not the last.
+/// How many threads may work for one subject. An option may lead to another file system meanwhile, so one that hangs is not the last.
 const MAX_THREADS: usize = 4;
 
 // === impl HangingThreads ===
 
 impl HangingThreads {
-    /// Without threads. Those to come have this name.
+    /// Without threads. Each new one gets this name.
     pub const fn new(name: &'static str) -> HangingThreads {
         HangingThreads { name, running: BTreeMap::new() }
     }

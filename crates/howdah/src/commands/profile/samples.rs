@@ -42,6 +42,8 @@ const FRAME_SEPARATOR: u8 = 0x1f;
 const PART_SEPARATOR: u8 = 0x1e;
 /// The most functions of a profile. The application can write any number of them.
 const MAX_FRAMES: usize = 50_000;
+/// The name of all others.
+const OTHERS: &str = "(others)";
 /// The most frames of a sample: several times those of the sampler.
 const MAX_DEPTH: usize = 1000;
 /// The number of functions in the summary.
@@ -69,19 +71,17 @@ impl Samples {
             let Some(worker) = worker else { continue };
             let mut sample: Vec<_> = fields
                 .take(MAX_DEPTH)
-                .filter_map(|field| {
+                .map(|field| {
                     let mut parts = field.split(|byte| *byte == PART_SEPARATOR).map(String::from_utf8_lossy);
                     let mut next = || parts.next().map(|part| plain(&part)).unwrap_or_default();
-                    let frame = Frame { name: next(), file: next() };
-                    match indexes.get(&frame) {
-                        Some(index) => Some(*index),
-                        None if samples.frames.len() >= MAX_FRAMES => None,
-                        None => {
-                            samples.frames.push(frame.clone());
-                            indexes.insert(frame, samples.frames.len() - 1);
-                            Some(samples.frames.len() - 1)
-                        }
+                    let mut frame = Frame { name: next(), file: next() };
+                    if samples.frames.len() >= MAX_FRAMES && !indexes.contains_key(&frame) {
+                        frame = Frame { name: OTHERS.to_owned(), file: String::new() };
                     }
+                    *indexes.entry(frame.clone()).or_insert_with(|| {
+                        samples.frames.push(frame);
+                        samples.frames.len() - 1
+                    })
                 })
                 .collect();
             sample.reverse();
@@ -190,7 +190,8 @@ pub mod tests {
             bytes.push(b'\n');
         }
         let samples = Samples::read(&bytes);
-        assert_eq!((samples.frames.len(), samples.count()), (MAX_FRAMES, MAX_FRAMES / MAX_DEPTH));
+        assert_eq!((samples.frames.len(), samples.count()), (MAX_FRAMES + 1, MAX_FRAMES / 500 + 1));
+        assert_eq!(samples.frames[MAX_FRAMES].name, OTHERS);
         assert_eq!(last_stack(&bytes, 7).unwrap().len(), MAX_DEPTH);
     }
 

@@ -169,7 +169,7 @@ impl Files {
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let mut content = Vec::new();
-        // A file of howdah has half of it.
+        // howdah's own files have half of that.
         let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
         open_in(&self.opened, name, OFlags::RDONLY)?.take(most).read_to_end(&mut content)?;
         Ok(content)

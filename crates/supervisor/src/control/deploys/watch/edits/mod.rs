@@ -61,12 +61,12 @@ const MAX_FOLDERS: usize = 16_384;
 const MAX_LEVELS: usize = 64;
 /// The longest path of a watched folder below the application's, in bytes. The paths stay in memory.
 const MAX_PATH_BYTES: usize = 1024;
-/// A turn of this time needs no pause.
-const SHORT_TURN: Duration = Duration::from_millis(50);
-/// A pause has this many times the time of the turn before it...
+/// After this time of work, the thread pauses...
+const BUSY_TIME: Duration = Duration::from_millis(50);
+/// ...for this many times the time that it has worked...
 const PAUSE_FACTOR: u32 = 4;
-/// ...and at most this time.
-const MAX_PAUSE: Duration = Duration::from_secs(10);
+/// ...and at most for this time.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// The most files and folders that are looked at in one turn: a file system of a user (FUSE) may list more and more.
 const MAX_ENTRIES: usize = 1_000_000;
 /// The most events that are handled before the next look at the clock and at orders: the kernel's default for a queue.
@@ -112,10 +112,14 @@ struct PendingEdit {
 /// Watches one application, until it is no longer watched or the supervisor ends.
 pub fn run(mut orders: Receiver<WatchedApplication>, notices: &UnboundedSender<DeployNotice>) {
     orders.mark_changed();
-    let mut known: Option<Watching> = None;
+    let (mut known, mut busy): (Option<Watching>, _) = (None, Duration::ZERO);
     loop {
         match orders.has_changed() {
-            Ok(true) => known = follow(known, orders.borrow_and_update().clone()),
+            Ok(true) => {
+                // The supervisor waits while the order is borrowed, and the file system may hang.
+                let watched = orders.borrow_and_update().clone();
+                known = follow(known, watched);
+            }
             Ok(false) => {}
             // The application is no longer watched.
             Err(_) => return,
@@ -134,13 +138,12 @@ pub fn run(mut orders: Receiver<WatchedApplication>, notices: &UnboundedSender<D
             return;
         }
         // An application may cause events without a pause: this thread is not among its processes, which have limits.
-        std::thread::sleep(pause_after(began.elapsed()));
+        busy += began.elapsed();
+        if busy >= BUSY_TIME {
+            std::thread::sleep((busy * PAUSE_FACTOR).min(MAX_PAUSE));
+            busy = Duration::ZERO;
+        }
     }
-}
-
-/// The pause after a turn that took this time.
-fn pause_after(turn: Duration) -> Duration {
-    if turn < SHORT_TURN { Duration::ZERO } else { (turn * PAUSE_FACTOR).min(MAX_PAUSE) }
 }
 
 /// If the application's folders are still the same, it keeps its watches.
@@ -352,7 +355,7 @@ impl Watching {
     fn log_limit(&mut self, folder: &Path) {
         self.exhausted = true;
         tracing::warn!(
-            "the application {:?} has more than {MAX_FOLDERS} folders, or {MAX_ENTRIES} new files at once: changes in {} \
+            "the application {:?} has more than {MAX_FOLDERS} folders, or {MAX_ENTRIES} files in them: changes in {} \
              and in others are not noticed; move folders without code out of the project",
             self.watched.name,
             logged(folder)
@@ -374,7 +377,7 @@ impl Watching {
 
     fn log_refusal(&self, folder: &Path, error: &io::Error) {
         tracing::warn!(
-            "the application {:?}: cannot watch {} for changes: {}; run `howdah restart {:?}` to load them",
+            "the application {:?}: cannot watch {} for changes: {}; run `howdah restart {:?}` to load changes",
             self.watched.name,
             logged(folder),
             error_text(error),
@@ -416,7 +419,8 @@ impl Watching {
             events += 1;
             let kind = event.events();
             if kind.contains(ReadFlags::QUEUE_OVERFLOW) {
-                files.extend(self.folders.values().next().map(|(application, _)| application.to_path_buf()));
+                // Folders that were made meanwhile are not known: all are watched anew at the next check.
+                self.tops.values_mut().for_each(|folder_id| *folder_id = None);
             }
             if kind.contains(ReadFlags::IGNORED) {
                 gone.push(event.wd());
