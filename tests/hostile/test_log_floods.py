@@ -100,11 +100,14 @@ def test_folders_of_an_application_write_few_short_lines(folder, application, ru
     deep = folder.root / "/".join(["d"] * 64)
     deep.mkdir(parents=True)
     server = run({"applications": {"app": {**application, "reload": "on-change"}}})
+    # The folders are watched from then on.
+    folder.php("first.php", "echo 'first';")
+    server.wait_for_log_line("was reloaded in")
     for name in [f'"{number}"' for number in range(100)] + ["\n" * 200]:
         (deep / name).mkdir()
         (deep / name).rmdir()
     folder.php("new.php", "echo 'new';")
-    server.wait_for_log_line("was reloaded in")
+    wait_for(lambda: server.stderr.count("was reloaded in") == 2, "the reload")
     found = [line for line in lines(server) if "levels deep" in line]
     assert len(found) == 1 and '"app"' in found[0], found
     assert len(lines(server)) < MOST

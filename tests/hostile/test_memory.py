@@ -233,6 +233,11 @@ def test_names_of_files_take_memory_of_forms(run, folder):
         answered = wait_for(lambda: select.select([client.socket for client in clients], [], [], 0)[0], "an answer")
         assert {client.response("POST").status for client in clients if client.socket in answered} == {503}
         server.wait_for_log_line("large forms take more than")
+        # An array takes half a kilobyte, and its name two bytes.
+        headers, form = multipart([b'name="' + b"a" + b"[]" * 125 + b'"; filename=""'] * 160)
+        arrays = stack.enter_context(server.connect())
+        arrays.send_request("POST", "/", headers, form)
+        assert arrays.response("POST").status == 503
     headers, form = multipart([b'name="f"; filename="' + b"n" * 1025 + b'"'])
     assert server.request("POST", "/", headers, form).status == 400
     server.wait_for_log_line("the name or the type of a file in the form is too long")

@@ -192,6 +192,7 @@ async fn dispatch(
         return Ok(Response::new(ResponseBody::bytes(answer)));
     }
     let routed = routing::choose(dispatcher, view, clock, subject, context).await?;
+    subject.forget_query();
     context.numbers.set_responder(routed.action.responder());
     // The application that may have howdah send files.
     let mut sender = Cow::Borrowed("");

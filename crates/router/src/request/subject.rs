@@ -151,6 +151,12 @@ impl<'a> Subject<'a> {
         Ok(Self { is_rewritten: true, user: self.user.clone(), ..subject })
     }
 
+    /// Forgets the parts of the query, which take up to 28 times its memory: the request may wait for long.
+    pub fn forget_query(&mut self) {
+        self.decoded_query.take();
+        self.arguments.take();
+    }
+
     /// The request with the head of its response.
     pub fn answered(&'a self, status: StatusCode, headers: &'a HeaderMap) -> Answered<'a> {
         Answered { subject: self, status, headers, framing: None }

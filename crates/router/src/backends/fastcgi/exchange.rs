@@ -34,7 +34,7 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::yield_now;
 
 /// An exchange that begins.
@@ -109,6 +109,8 @@ const PIECES_OF_TURN: usize = 256;
 const PORTIONS_OF_TURN: usize = 16;
 /// The longest head of a response.
 const MAX_HEAD: usize = 64 * 1024;
+/// How long a server may write without a pause after its client has left.
+const ABANDONED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Sends a request on a connection. Returns the beginning of the answer.
 ///
@@ -169,6 +171,7 @@ async fn exchange(
         (AnswerReader::default(), BytesMut::new(), Head::Incomplete(BytesMut::new()));
     let mut writer = request.writer();
     let (mut has_sent, mut cannot_write, mut had_answered, mut portions) = (false, false, false, 0);
+    let mut left_since = None;
     loop {
         let (mut end, mut pieces) = (None, 0);
         while let Some(piece) = reader.next(&mut buffer).map_err(Trouble::Violation)? {
@@ -204,7 +207,9 @@ async fn exchange(
         // A server that writes without a pause must not stop the other tasks of this thread, nor hide that its client has left.
         if had_answered {
             yield_now().await;
-            if !start.has_client() {
+            // The end of a response that is complete for the client may be in the socket.
+            let has_left = !start.has_client();
+            if has_left && left_since.get_or_insert_with(Instant::now).elapsed() >= ABANDONED_TIMEOUT {
                 return Err(abandon(connection, &writer));
             }
         }

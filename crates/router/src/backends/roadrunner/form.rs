@@ -17,7 +17,7 @@ use crate::resources::slow_work::do_elsewhere;
 use crate::response::failure::Failure;
 use bytes::Bytes;
 use howdah_config::{Http, parse_arguments};
-use howdah_goridge::tree::{TooManyArrays, Tree};
+use howdah_goridge::tree::{MAX_ARRAYS, TooManyArrays, Tree};
 use http::Method;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -57,7 +57,7 @@ pub struct Form {
 /// The files of a form. They are removed when this is dropped, and count on the disk until then.
 #[derive(Debug, Default)]
 pub struct FormFiles {
-    #[expect(dead_code, reason = "their drop removes them")]
+    /// Their drop removes them.
     paths: Vec<TempPath>,
     disk: Option<BodyOnDisk>,
 }
@@ -80,6 +80,8 @@ struct FormWriter {
     field_bytes: usize,
     /// Their [`weight`].
     weight: usize,
+    /// The most arrays that they may make.
+    arrays: usize,
     memory: FieldMemory,
     parts: usize,
     part: Part,
@@ -108,12 +110,18 @@ const MAX_FILE_NAME: usize = 1024;
 const MAX_FILE_TYPE: usize = 256;
 /// The most fields and files.
 const MAX_PARTS: usize = 100_000;
+/// No more files than this are removed without another thread.
+const FEW_FILES: usize = 32;
 /// The most files: each is one of the machine's files.
 const MAX_FILES: usize = 1000;
-/// A form with no more fields than this is small: it is not counted, and becomes JSON at once.
+/// A form whose fields have no more weight than this is small: it is not counted, and becomes JSON at once.
 const SMALL: usize = 64 * 1024;
 /// The fields, their parts, and their JSON, whose vector may have room for twice as much.
 const COPIES: usize = 4;
+/// The weight of a field, or of a file, beside its texts.
+const WEIGHT_OF_FIELD: usize = 64;
+/// The weight of an array (`a[b]`), which is a map.
+const WEIGHT_OF_ARRAY: usize = 128;
 /// The most memory of all large forms.
 const MOST_OF_ALL: usize = 512 * 1024 * 1024;
 /// `Retry-After` beyond that, in seconds.
@@ -165,7 +173,10 @@ async fn read_url_encoded(mut body: IncomingBody, limits: &Http) -> Result<Form,
         memory.hold(total_weight)?;
         text.extend_from_slice(&data);
     }
-    let fields = made(text.len(), move || fields_of_text(&text)).await?;
+    let fields = 1 + text.iter().filter(|byte| **byte == b'&').count();
+    total_weight += weight_of(fields, arrays(&text));
+    memory.hold(total_weight)?;
+    let fields = made(total_weight, move || fields_of_text(&text)).await?;
     Ok(Form { fields, memory, ..Form::default() })
 }
 
@@ -193,12 +204,12 @@ fn fields_of_parts(parts: Vec<(String, Vec<u8>)>) -> Result<Vec<u8>, Failure> {
     json(&fields)
 }
 
-/// The result of this work on fields of this length.
+/// The result of this work on fields of this weight.
 async fn made<T: Send + 'static>(
-    bytes: usize,
+    weight: usize,
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    if bytes <= SMALL { work() } else { do_elsewhere(work).await.map_err(|_| Failure::Internal)? }
+    if weight <= SMALL { work() } else { do_elsewhere(work).await.map_err(|_| Failure::Internal)? }
 }
 
 async fn read_multipart(parts: &Parts, mut body: IncomingBody, folder: &Path, limits: &Http) -> Result<Form, Failure> {
@@ -219,9 +230,10 @@ async fn read_multipart(parts: &Parts, mut body: IncomingBody, folder: &Path, li
     if !parser.has_ended() {
         return Err(BAD);
     }
-    let FormWriter { fields, uploads, files, field_bytes, memory, .. } = form;
+    let (fields, uploads) = (std::mem::take(&mut form.fields), std::mem::take(&mut form.uploads));
+    let (files, memory) = (std::mem::take(&mut form.files), std::mem::take(&mut form.memory));
     let as_json = move || Ok((fields_of_parts(fields)?, uploads_as_json(&uploads)?));
-    let (fields, uploads) = made(field_bytes, as_json).await?;
+    let (fields, uploads) = made(form.whole_weight(), as_json).await?;
     let files = FormFiles { paths: files, disk: Some(disk) };
     Ok(Form { fields, uploads, files, memory })
 }
@@ -252,11 +264,23 @@ async fn next(
 /// UTF-8 three.
 fn weight(text: &[u8]) -> usize {
     let of_byte = |byte: &u8| match byte {
-        b'\n' | b'\r' | b'\t' | b'"' | b'\\' | 0x80.. => 2,
+        b'\n' | b'\r' | b'\t' | b'"' | b'\\' => 2,
+        0x80.. => 3,
         0..b' ' => 4,
         _ => 1,
     };
     text.iter().map(of_byte).sum()
+}
+
+/// The most arrays that a name, or the names of a text, may make. They may name the same ones.
+fn arrays(text: &[u8]) -> usize {
+    let escaped = text.windows(3).filter(|escape| escape.eq_ignore_ascii_case(b"%5b")).count();
+    text.iter().filter(|byte| **byte == b'[').count() + escaped
+}
+
+/// The weight of this number of fields and arrays, beside that of their texts. A form with more arrays than it may have is refused.
+fn weight_of(fields: usize, arrays: usize) -> usize {
+    WEIGHT_OF_FIELD * fields + WEIGHT_OF_ARRAY * arrays.min(MAX_ARRAYS)
 }
 
 /// As in RoadRunner, a form without fields is an empty body.
@@ -278,6 +302,20 @@ impl FormFiles {
     /// For the request that waits for a worker.
     pub fn notice(&self) -> DiskNotice {
         self.disk.as_ref().map_or(DiskNotice::NONE, BodyOnDisk::notice)
+    }
+}
+
+impl Drop for FormFiles {
+    fn drop(&mut self) {
+        remove(std::mem::take(&mut self.paths));
+    }
+}
+
+/// Removes files. Many take tens of milliseconds, which others on this thread must not wait for.
+fn remove(paths: Vec<TempPath>) {
+    if paths.len() > FEW_FILES {
+        // Without a thread, they are removed here.
+        let _ = std::thread::Builder::new().name("uploads".to_owned()).spawn(move || drop(paths));
     }
 }
 
@@ -321,6 +359,12 @@ impl Turn {
 
 // === impl FormWriter ===
 
+impl Drop for FormWriter {
+    fn drop(&mut self) {
+        remove(std::mem::take(&mut self.files));
+    }
+}
+
 impl FormWriter {
     fn take(&mut self, piece: MultipartPiece, folder: &Path, disk: &mut BodyOnDisk) -> Result<(), Failure> {
         match piece {
@@ -353,6 +397,11 @@ impl FormWriter {
         Ok(())
     }
 
+    /// The weight of the fields and files until now.
+    fn whole_weight(&self) -> usize {
+        self.weight + weight_of(self.parts, self.arrays)
+    }
+
     /// Counts a text that stays in memory.
     fn hold(&mut self, text: &[u8]) -> Result<(), Failure> {
         self.field_bytes += text.len();
@@ -360,11 +409,12 @@ impl FormWriter {
             return Err(Failure::BodyTooLarge);
         }
         self.weight += weight(text);
-        self.memory.hold(self.weight)
+        self.memory.hold(self.whole_weight())
     }
 
     fn begin(&mut self, head: PartHead, folder: &Path, disk: &mut BodyOnDisk) -> Result<Part, Failure> {
         let Some(name) = head.name else { return Ok(Part::Skipped) };
+        self.arrays += arrays(name.as_bytes());
         self.hold(name.as_bytes())?;
         match head.file_name {
             None => Ok(Part::Field(name, Vec::new())),
@@ -399,10 +449,17 @@ mod tests {
 
     #[test]
     fn what_is_longer_in_json_weighs_more() {
-        for text in ["\u{1}", "\n", "\"", "\\", "a", "\u{7f}", "\u{fc}"] {
-            let as_json = serde_json::to_string(text).unwrap().len() - 2;
-            assert!(COPIES * weight(text.as_bytes()) >= 2 * as_json, "{text:?}");
+        for text in [b"\x01", b"\n", b"\"", b"\\", b"a", b"\x7f", b"\xff"] {
+            let as_json = serde_json::to_string(&String::from_utf8_lossy(text)).unwrap().len() - 2;
+            assert!(COPIES * weight(text) >= 2 * as_json, "{text:?}");
         }
         assert_eq!(weight(b"a form"), 6);
+    }
+
+    #[test]
+    fn arrays_have_a_weight_of_their_own() {
+        assert_eq!([arrays(b"a[][b]"), arrays(b"a%5b%5D=1&b%5B%5d&c"), arrays(b"%5")], [2, 2, 0]);
+        assert_eq!(weight_of(3, 2), 3 * WEIGHT_OF_FIELD + 2 * WEIGHT_OF_ARRAY);
+        assert_eq!(weight_of(0, 10 * MAX_ARRAYS), MAX_ARRAYS * WEIGHT_OF_ARRAY);
     }
 }

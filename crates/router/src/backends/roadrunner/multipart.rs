@@ -121,6 +121,9 @@ impl MultipartParser {
                     let Some(end) = memmem::find(&self.buffer, HEAD_END) else {
                         return if self.buffer.len() > MAX_HEAD_BYTES { Err(BadMultipart) } else { Ok(None) };
                     };
+                    if end > MAX_HEAD_BYTES {
+                        return Err(BadMultipart);
+                    }
                     let head = part_head(&self.buffer[..end]);
                     self.buffer.advance(end + HEAD_END.len());
                     self.state = State::Data;

@@ -419,7 +419,7 @@ impl Watching {
             events += 1;
             let kind = event.events();
             if kind.contains(ReadFlags::QUEUE_OVERFLOW) {
-                // Folders that were made meanwhile are not known: all are watched anew at the next check.
+                // Folders that were made meanwhile are not known: all are watched again at the next check.
                 self.tops.values_mut().for_each(|folder_id| *folder_id = None);
             }
             if kind.contains(ReadFlags::IGNORED) {
