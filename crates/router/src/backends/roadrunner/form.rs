@@ -164,19 +164,20 @@ pub async fn read(
 async fn read_url_encoded(mut body: IncomingBody, limits: &Http) -> Result<Form, Failure> {
     let mut text = Vec::new();
     let (mut total, mut total_weight, mut memory) = (0, 0, FieldMemory::default());
+    let (mut fields, mut arrays) = (1, 0);
     let mut disk = BodyOnDisk::new(UPLOADS);
     while let Some(data) = next(&mut body, &mut total, limits, &mut disk).await? {
         if text.len() + data.len() > MAX_FIELD_BYTES {
             return Err(Failure::BodyTooLarge);
         }
         total_weight += weight(&data);
-        memory.hold(total_weight)?;
+        // An escape that two pieces share is not counted: there are few of these.
+        arrays += arrays_in(&data);
+        fields += data.iter().filter(|byte| **byte == b'&').count();
+        memory.hold(total_weight + weight_of(fields, arrays))?;
         text.extend_from_slice(&data);
     }
-    let fields = 1 + text.iter().filter(|byte| **byte == b'&').count();
-    total_weight += weight_of(fields, arrays(&text));
-    memory.hold(total_weight)?;
-    let fields = made(total_weight, move || fields_of_text(&text)).await?;
+    let fields = made(total_weight + weight_of(fields, arrays), move || fields_of_text(&text)).await?;
     Ok(Form { fields, memory, ..Form::default() })
 }
 
@@ -231,10 +232,10 @@ async fn read_multipart(parts: &Parts, mut body: IncomingBody, folder: &Path, li
         return Err(BAD);
     }
     let (fields, uploads) = (std::mem::take(&mut form.fields), std::mem::take(&mut form.uploads));
-    let (files, memory) = (std::mem::take(&mut form.files), std::mem::take(&mut form.memory));
+    let memory = std::mem::take(&mut form.memory);
+    let files = FormFiles { paths: std::mem::take(&mut form.files), disk: Some(disk) };
     let as_json = move || Ok((fields_of_parts(fields)?, uploads_as_json(&uploads)?));
     let (fields, uploads) = made(form.whole_weight(), as_json).await?;
-    let files = FormFiles { paths: files, disk: Some(disk) };
     Ok(Form { fields, uploads, files, memory })
 }
 
@@ -273,14 +274,14 @@ fn weight(text: &[u8]) -> usize {
 }
 
 /// The most arrays that a name, or the names of a text, may make. They may name the same ones.
-fn arrays(text: &[u8]) -> usize {
+fn arrays_in(text: &[u8]) -> usize {
     let escaped = text.windows(3).filter(|escape| escape.eq_ignore_ascii_case(b"%5b")).count();
     text.iter().filter(|byte| **byte == b'[').count() + escaped
 }
 
-/// The weight of this number of fields and arrays, beside that of their texts. A form with more arrays than it may have is refused.
+/// The weight of this number of fields and arrays, beside that of their texts. A form with more of them than it may have is refused.
 fn weight_of(fields: usize, arrays: usize) -> usize {
-    WEIGHT_OF_FIELD * fields + WEIGHT_OF_ARRAY * arrays.min(MAX_ARRAYS)
+    WEIGHT_OF_FIELD * fields.min(MAX_PARTS) + WEIGHT_OF_ARRAY * arrays.min(MAX_ARRAYS)
 }
 
 /// As in RoadRunner, a form without fields is an empty body.
@@ -414,7 +415,7 @@ impl FormWriter {
 
     fn begin(&mut self, head: PartHead, folder: &Path, disk: &mut BodyOnDisk) -> Result<Part, Failure> {
         let Some(name) = head.name else { return Ok(Part::Skipped) };
-        self.arrays += arrays(name.as_bytes());
+        self.arrays += arrays_in(name.as_bytes());
         self.hold(name.as_bytes())?;
         match head.file_name {
             None => Ok(Part::Field(name, Vec::new())),
@@ -458,7 +459,7 @@ mod tests {
 
     #[test]
     fn arrays_have_a_weight_of_their_own() {
-        assert_eq!([arrays(b"a[][b]"), arrays(b"a%5b%5D=1&b%5B%5d&c"), arrays(b"%5")], [2, 2, 0]);
+        assert_eq!([arrays_in(b"a[][b]"), arrays_in(b"a%5b%5D=1&b%5B%5d&c"), arrays_in(b"%5")], [2, 2, 0]);
         assert_eq!(weight_of(3, 2), 3 * WEIGHT_OF_FIELD + 2 * WEIGHT_OF_ARRAY);
         assert_eq!(weight_of(0, 10 * MAX_ARRAYS), MAX_ARRAYS * WEIGHT_OF_ARRAY);
     }
