@@ -279,9 +279,9 @@ fn arrays_in(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte == b'[').count() + escaped
 }
 
-/// The weight of this number of fields and arrays, beside that of their texts. A form with more of them than it may have is refused.
+/// The weight of this number of fields and arrays, beside that of their texts. A form with more of them is refused: fields and files have arrays of their own.
 fn weight_of(fields: usize, arrays: usize) -> usize {
-    WEIGHT_OF_FIELD * fields.min(MAX_PARTS) + WEIGHT_OF_ARRAY * arrays.min(MAX_ARRAYS)
+    WEIGHT_OF_FIELD * fields.min(MAX_PARTS) + WEIGHT_OF_ARRAY * arrays.min(2 * MAX_ARRAYS)
 }
 
 /// As in RoadRunner, a form without fields is an empty body.
@@ -461,6 +461,6 @@ mod tests {
     fn arrays_have_a_weight_of_their_own() {
         assert_eq!([arrays_in(b"a[][b]"), arrays_in(b"a%5b%5D=1&b%5B%5d&c"), arrays_in(b"%5")], [2, 2, 0]);
         assert_eq!(weight_of(3, 2), 3 * WEIGHT_OF_FIELD + 2 * WEIGHT_OF_ARRAY);
-        assert_eq!(weight_of(0, 10 * MAX_ARRAYS), MAX_ARRAYS * WEIGHT_OF_ARRAY);
+        assert_eq!(weight_of(0, 10 * MAX_ARRAYS), 2 * MAX_ARRAYS * WEIGHT_OF_ARRAY);
     }
 }

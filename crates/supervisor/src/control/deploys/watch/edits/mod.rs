@@ -412,15 +412,14 @@ impl Watching {
         let mut new_folders = Vec::new();
         let mut files = Vec::new();
         let mut gone = Vec::new();
-        let mut events = 0;
+        let (mut events, mut has_lost_events) = (0, false);
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
         let mut reader = Reader::new(&self.inotify, &mut buffer);
         while let Ok(event) = reader.next() {
             events += 1;
             let kind = event.events();
             if kind.contains(ReadFlags::QUEUE_OVERFLOW) {
-                // Folders that were made meanwhile are not known: all are watched again at the next check.
-                self.tops.values_mut().for_each(|folder_id| *folder_id = None);
+                has_lost_events = true;
             }
             if kind.contains(ReadFlags::IGNORED) {
                 gone.push(event.wd());
@@ -447,10 +446,26 @@ impl Watching {
         for (application, folder) in new_folders {
             files.extend(self.add(&application, &folder, |_| true));
         }
+        if has_lost_events {
+            files.extend(self.add_again());
+        }
         for file in files {
             self.record_write(file);
         }
         events
+    }
+
+    /// Watches the folders that are there now, after events were lost: some may be new. A folder that is watched already keeps its
+    /// watch. Returns a folder for the report.
+    fn add_again(&mut self) -> Option<PathBuf> {
+        let tops: Vec<PathBuf> = self.tops.keys().cloned().collect();
+        if !self.exhausted {
+            self.folders.clear();
+            for top in &tops {
+                self.add(&Rc::from(&**top), top, |_| false);
+            }
+        }
+        tops.into_iter().next()
     }
 
     /// The notice that is due.

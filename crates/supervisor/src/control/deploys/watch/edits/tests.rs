@@ -253,3 +253,19 @@ fn events_are_handled_by_the_buffer() {
     watching.read();
     assert_eq!(watching.read_some(), 0);
 }
+
+#[test]
+fn folders_whose_events_were_lost_are_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = std::fs::canonicalize(folder.path()).unwrap();
+    let mut watching = Watching::begin(watched(&root)).unwrap();
+    let most: usize =
+        std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
+    for number in 0..=most {
+        std::fs::write(root.join(format!("{number}.txt")), "").unwrap();
+    }
+    std::fs::create_dir(root.join("new")).unwrap();
+    assert_eq!(next(&mut watching), Some(root.clone()));
+    std::fs::write(root.join("new/a.php"), "").unwrap();
+    assert_eq!(next(&mut watching), Some(root.join("new/a.php")));
+}
