@@ -64,7 +64,11 @@ pub fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), String> {
     replace(path, content.as_ref()).map_err(|error| crate::reason::at(path, &error))
 }
 
-fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+/// The same, for a caller that describes the error itself.
+///
+/// # Errors
+/// Of the system.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     let mut file = builder.prefix(".howdah-").permissions(Permissions::from_mode(MODE)).tempfile_in(folder)?;

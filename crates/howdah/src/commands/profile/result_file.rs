@@ -6,15 +6,13 @@
 //!
 //! Fails if the folder cannot be written.
 
-use howdah_protocol::trusted_path;
+use howdah_lab::result_file;
+use howdah_protocol::{descriptor_path, trusted_path};
 use howdah_supervisor::system_error::error_text;
 use std::ffi::OsString;
-use std::fs::Permissions;
-use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
 /// A file that can be written.
 #[derive(Debug)]
@@ -24,9 +22,6 @@ pub struct ResultFile {
     folder: OwnedFd,
     name: OsString,
 }
-
-/// As for any new file: the umask applies.
-const MODE: u32 = 0o666;
 
 // === impl ResultFile ===
 
@@ -38,7 +33,8 @@ impl ResultFile {
     pub fn create(path: &Path) -> Result<ResultFile, String> {
         let (folder, name) = trusted_path::folder(path).map_err(|error| unwritable(path, &error))?;
         let file = ResultFile { path: path.to_owned(), folder, name };
-        file.temporary().map(|_tried| file)
+        let tried = tempfile::Builder::new().prefix(".howdah-").tempfile_in(descriptor_path(&file.folder));
+        tried.map_err(|error| unwritable(path, &error)).map(|_tried| file)
     }
 
     /// Its path.
@@ -51,20 +47,8 @@ impl ResultFile {
     /// # Errors
     /// A sentence.
     pub fn write(self, content: &[u8]) -> Result<(), String> {
-        let mut file = self.temporary()?;
-        file.write_all(content).map_err(|error| unwritable(&self.path, &error))?;
-        file.persist(self.folder().join(&self.name)).map(drop).map_err(|error| unwritable(&self.path, &error.error))
-    }
-
-    /// An empty file in the same folder, which is removed when it is dropped.
-    fn temporary(&self) -> Result<NamedTempFile, String> {
-        let mut builder = tempfile::Builder::new();
-        let file = builder.prefix(".howdah-").permissions(Permissions::from_mode(MODE)).tempfile_in(self.folder());
-        file.map_err(|error| unwritable(&self.path, &error))
-    }
-
-    fn folder(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))
+        let written = result_file::replace(&descriptor_path(&self.folder).join(&self.name), content);
+        written.map_err(|error| unwritable(&self.path, &error))
     }
 }
 

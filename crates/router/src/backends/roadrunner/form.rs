@@ -10,6 +10,7 @@
 use crate::backends::buffering::body_disk::{BodyOnDisk, DiskNotice};
 use crate::backends::roadrunner::multipart::{MultipartParser, MultipartPiece, PartHead};
 use crate::backends::roadrunner::upload::{Upload, UploadWriter};
+use crate::file_access::FILE_THREADS;
 use crate::report::Throttle;
 use crate::request::incoming::IncomingBody;
 use crate::resources::counted_memory::CountedMemory;
@@ -23,6 +24,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http_body_util::BodyExt;
 use hyper::body::Body;
+use memchr::memchr_iter;
 use serde_json::value::RawValue;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -55,11 +57,11 @@ pub struct Form {
 }
 
 /// The files of a form. They are removed when this is dropped, and count on the disk until then.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FormFiles {
     /// Their drop removes them.
     paths: Vec<TempPath>,
-    disk: Option<BodyOnDisk>,
+    disk: BodyOnDisk,
 }
 
 /// The memory of the fields of a large form, as all forms together count it.
@@ -75,7 +77,7 @@ pub struct FieldMemory {
 struct FormWriter {
     fields: Vec<(String, Vec<u8>)>,
     uploads: Tree<Upload>,
-    files: Vec<TempPath>,
+    files: FormFiles,
     /// The bytes of the names and values of fields, and of the names and types of files.
     field_bytes: usize,
     /// Their [`weight`].
@@ -174,10 +176,15 @@ async fn read_url_encoded(mut body: IncomingBody, limits: &Http) -> Result<Form,
         // An escape that two pieces share is not counted: there are few of these.
         arrays += arrays_in(&data);
         fields += data.iter().filter(|byte| **byte == b'&').count();
+        if fields > MAX_PARTS {
+            return Err(Failure::BodyTooLarge);
+        }
         memory.hold(total_weight + weight_of(fields, arrays))?;
         text.extend_from_slice(&data);
     }
-    let fields = made(total_weight + weight_of(fields, arrays), move || fields_of_text(&text)).await?;
+    // The work has the memory: it goes on if the client leaves.
+    let as_json = move || Ok((fields_of_text(&text)?, memory));
+    let (fields, memory) = made(total_weight + weight_of(fields, arrays), as_json).await?;
     Ok(Form { fields, memory, ..Form::default() })
 }
 
@@ -185,9 +192,6 @@ async fn read_url_encoded(mut body: IncomingBody, limits: &Http) -> Result<Form,
 fn fields_of_text(text: &[u8]) -> Result<Vec<u8>, Failure> {
     // Escaped bytes are decoded below. Others should be UTF-8.
     let text = String::from_utf8_lossy(text);
-    if text.bytes().filter(|byte| *byte == b'&').count() >= MAX_PARTS {
-        return Err(Failure::BodyTooLarge);
-    }
     let mut fields = Tree::default();
     for argument in parse_arguments(&text) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -217,25 +221,23 @@ async fn read_multipart(parts: &Parts, mut body: IncomingBody, folder: &Path, li
     const BAD: Failure = Failure::BadRequest("the parts of the form");
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut parser = MultipartParser::new(content_type).ok_or(BAD)?;
-    let mut disk = BodyOnDisk::new(UPLOADS);
     let mut form = FormWriter::default();
     let mut total = 0;
     let mut turn = Turn::begin();
-    while let Some(data) = next(&mut body, &mut total, limits, &mut disk).await? {
+    while let Some(data) = next(&mut body, &mut total, limits, &mut form.files.disk).await? {
         parser.push(&data);
         while let Some(piece) = parser.next().map_err(|_| BAD)? {
             turn.pause_if_long().await;
-            form.take(piece, folder, &mut disk)?;
+            form.take(piece, folder)?;
         }
     }
     if !parser.has_ended() {
         return Err(BAD);
     }
-    let (fields, uploads) = (std::mem::take(&mut form.fields), std::mem::take(&mut form.uploads));
-    let memory = std::mem::take(&mut form.memory);
-    let files = FormFiles { paths: std::mem::take(&mut form.files), disk: Some(disk) };
-    let as_json = move || Ok((fields_of_parts(fields)?, uploads_as_json(&uploads)?));
-    let (fields, uploads) = made(form.whole_weight(), as_json).await?;
+    let weight = form.whole_weight();
+    let FormWriter { fields, uploads, files, memory, .. } = form;
+    let as_json = move || Ok((fields_of_parts(fields)?, uploads_as_json(&uploads)?, memory));
+    let (fields, uploads, memory) = made(weight, as_json).await?;
     Ok(Form { fields, uploads, files, memory })
 }
 
@@ -275,13 +277,16 @@ fn weight(text: &[u8]) -> usize {
 
 /// The most arrays that a name, or the names of a text, may make. They may name the same ones.
 fn arrays_in(text: &[u8]) -> usize {
-    let escaped = text.windows(3).filter(|escape| escape.eq_ignore_ascii_case(b"%5b")).count();
+    let escaped = memchr_iter(b'%', text)
+        .filter(|at| text[*at..].get(1..3).is_some_and(|rest| rest.eq_ignore_ascii_case(b"5b")))
+        .count();
     text.iter().filter(|byte| **byte == b'[').count() + escaped
 }
 
-/// The weight of this number of fields and arrays, beside that of their texts. A form with more of them is refused: fields and files have arrays of their own.
+/// The weight of this number of fields and arrays, beside that of their texts. A form with more arrays is refused: fields and files
+/// have arrays of their own.
 fn weight_of(fields: usize, arrays: usize) -> usize {
-    WEIGHT_OF_FIELD * fields.min(MAX_PARTS) + WEIGHT_OF_ARRAY * arrays.min(2 * MAX_ARRAYS)
+    WEIGHT_OF_FIELD * fields + WEIGHT_OF_ARRAY * arrays.min(2 * MAX_ARRAYS)
 }
 
 /// As in RoadRunner, a form without fields is an empty body.
@@ -302,21 +307,24 @@ fn uploads_as_json(uploads: &Tree<Upload>) -> Result<Option<Box<RawValue>>, Fail
 impl FormFiles {
     /// For the request that waits for a worker.
     pub fn notice(&self) -> DiskNotice {
-        self.disk.as_ref().map_or(DiskNotice::NONE, BodyOnDisk::notice)
+        self.disk.notice()
+    }
+}
+
+impl Default for FormFiles {
+    fn default() -> FormFiles {
+        FormFiles { paths: Vec::new(), disk: BodyOnDisk::new(UPLOADS) }
     }
 }
 
 impl Drop for FormFiles {
     fn drop(&mut self) {
-        remove(std::mem::take(&mut self.paths));
-    }
-}
-
-/// Removes files. Many take tens of milliseconds, which others on this thread must not wait for.
-fn remove(paths: Vec<TempPath>) {
-    if paths.len() > FEW_FILES {
-        // Without a thread, they are removed here.
-        let _ = std::thread::Builder::new().name("uploads".to_owned()).spawn(move || drop(paths));
+        // To remove many takes tens of milliseconds, which others on this thread must not wait for.
+        if self.paths.len() > FEW_FILES {
+            let FormFiles { paths, disk } = &mut *self;
+            let (paths, disk) = (std::mem::take(paths), std::mem::replace(disk, BodyOnDisk::new(UPLOADS)));
+            FILE_THREADS.spawn_detached(move || drop((paths, disk)));
+        }
     }
 }
 
@@ -360,21 +368,15 @@ impl Turn {
 
 // === impl FormWriter ===
 
-impl Drop for FormWriter {
-    fn drop(&mut self) {
-        remove(std::mem::take(&mut self.files));
-    }
-}
-
 impl FormWriter {
-    fn take(&mut self, piece: MultipartPiece, folder: &Path, disk: &mut BodyOnDisk) -> Result<(), Failure> {
+    fn take(&mut self, piece: MultipartPiece, folder: &Path) -> Result<(), Failure> {
         match piece {
             MultipartPiece::Part(head) => {
                 self.parts += 1;
                 if self.parts > MAX_PARTS {
                     return Err(Failure::BodyTooLarge);
                 }
-                self.part = self.begin(head, folder, disk)?;
+                self.part = self.begin(head, folder)?;
             }
             MultipartPiece::Data(data) => match &mut self.part {
                 Part::Skipped | Part::NoFile(_) => {}
@@ -382,7 +384,7 @@ impl FormWriter {
                     value.extend_from_slice(&data);
                     self.hold(&data)?;
                 }
-                Part::File(_, file) => file.write(&data, disk).map_err(|error| unwritten(&error))?,
+                Part::File(_, file) => file.write(&data, &mut self.files.disk).map_err(|error| unwritten(&error))?,
             },
             MultipartPiece::End => match std::mem::take(&mut self.part) {
                 Part::Skipped => {}
@@ -390,7 +392,7 @@ impl FormWriter {
                 Part::Field(name, value) => self.fields.push((name, value)),
                 Part::File(name, file) => {
                     let (upload, path) = file.finish();
-                    self.files.push(path);
+                    self.files.paths.push(path);
                     self.uploads.insert(&name, upload).map_err(too_large)?;
                 }
             },
@@ -413,14 +415,14 @@ impl FormWriter {
         self.memory.hold(self.whole_weight())
     }
 
-    fn begin(&mut self, head: PartHead, folder: &Path, disk: &mut BodyOnDisk) -> Result<Part, Failure> {
+    fn begin(&mut self, head: PartHead, folder: &Path) -> Result<Part, Failure> {
         let Some(name) = head.name else { return Ok(Part::Skipped) };
         self.arrays += arrays_in(name.as_bytes());
         self.hold(name.as_bytes())?;
         match head.file_name {
             None => Ok(Part::Field(name, Vec::new())),
             Some(file) if file.is_empty() => Ok(Part::NoFile(name)),
-            Some(_) if self.files.len() >= MAX_FILES => Err(Failure::BodyTooLarge),
+            Some(_) if self.files.paths.len() >= MAX_FILES => Err(Failure::BodyTooLarge),
             Some(file) => {
                 let content_type = head.content_type.unwrap_or_default();
                 if file.len() > MAX_FILE_NAME || content_type.len() > MAX_FILE_TYPE {
@@ -428,7 +430,7 @@ impl FormWriter {
                 }
                 self.hold(file.as_bytes())?;
                 self.hold(content_type.as_bytes())?;
-                let writer = UploadWriter::create(folder, file, content_type, disk);
+                let writer = UploadWriter::create(folder, file, content_type, &mut self.files.disk);
                 Ok(Part::File(name, writer.map_err(|error| unwritten(&error))?))
             }
         }
@@ -462,5 +464,22 @@ mod tests {
         assert_eq!([arrays_in(b"a[][b]"), arrays_in(b"a%5b%5D=1&b%5B%5d&c"), arrays_in(b"%5")], [2, 2, 0]);
         assert_eq!(weight_of(3, 2), 3 * WEIGHT_OF_FIELD + 2 * WEIGHT_OF_ARRAY);
         assert_eq!(weight_of(0, 10 * MAX_ARRAYS), 2 * MAX_ARRAYS * WEIGHT_OF_ARRAY);
+    }
+
+    #[test]
+    fn all_files_of_a_form_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        for count in [FEW_FILES, FEW_FILES + 1] {
+            let mut files = FormFiles::default();
+            for _ in 0..count {
+                files.paths.push(tempfile::NamedTempFile::new_in(&folder).unwrap().into_temp_path());
+            }
+            drop(files);
+            let began = Instant::now();
+            while folder.path().read_dir().unwrap().count() > 0 {
+                assert!(began.elapsed() < Duration::from_secs(10), "{count}");
+                std::thread::yield_now();
+            }
+        }
     }
 }
