@@ -294,6 +294,51 @@ def test_a_router_starts_while_files_of_its_configuration_hang(start, hanging: P
     assert server.get("/private", {"Authorization": "Basic YW5uOnBhc3N3b3Jk"}).status == 200
 
 
+def stuck_application(kind: str, application: dict, folder, point: Path) -> dict:
+    """An application that waits at its start for a file system that accepts each request and answers none: its process cannot be
+    killed."""
+    wait = f"file_exists('{point}/x');"
+    match kind:
+        case "preload":
+            return {**application, "options": {"admin": {"opcache.preload": str(folder.php("preload.php", wait))}}}
+        case "worker":
+            folder.php("worker.php", f"{wait} while (howdah\\handle_request(fn () => print('never'))) {{ }}")
+            return {**application, "processes": 1, "worker": {"script": "worker.php"}}
+        case "http":
+            return {"type": "http", "command": [PYTHON, "-c", f"import os; os.stat('{point}/x')"]}
+
+
+@pytest.mark.parametrize("kind", ["preload", "worker", "http"])
+def test_an_application_that_cannot_be_killed_stops_no_change(start, application, folder, kind):
+    server = start()
+    with silent_file_system(folder.scratch) as point:
+        stuck = stuck_application(kind, application, folder, point)
+        change = Background(server.api, "PUT", "/config/applications/stuck", stuck)
+        assert_others_are_served(server)
+        refused = change.result()
+        assert refused.status == 500 and "has not exited" in refused.text, refused.text
+        assert change.seconds < 15, "60 and 5 s, divided"
+        assert server.api("PUT", "/config/settings/http", {"idle_timeout": 10}).status == 200
+        assert server.api("POST", "/control/applications/app/restart").status == 200
+        assert_others_are_served(server)
+
+
+def test_a_stored_application_that_cannot_be_killed_does_not_prevent_the_start(run, application, folder, tmp_path):
+    listeners = {"127.0.0.1:{port}": {"pass": "applications/app"}}
+    options = ["--state-dir", str(tmp_path / "state"), "--control", f"unix:{tmp_path}/control"]
+    with silent_file_system(folder.scratch) as point:
+        stuck = stuck_application("http", application, folder, point)
+        server = run({"applications": {"app": application, "stuck": stuck}, "listeners": listeners}, *options, time_divider=60)
+        assert server.get("/").text == "here"
+        server.control = tmp_path / "control"
+        assert "has not exited" in server.api("GET", "/status/applications/stuck").json()["failure"]
+        # One attempt leaves one process behind. There are few attempts.
+        wait_for(lambda: '"stuck" is not started again' in server.stderr, "the last attempt", timeout=60)
+        assert "has not exited" in server.api("GET", "/status/applications/stuck").json()["failure"]
+        assert server.api("PUT", "/config/settings/http", {"idle_timeout": 10}).status == 200
+        assert server.get("/").text == "here"
+
+
 WRITER = """
 import http.server, os, sys, threading, time
 
@@ -443,7 +488,7 @@ def test_an_application_that_hangs_at_the_start_does_not_delay_the_others(run, a
     change = Background(server.api, "PUT", "/config/settings/http", {"idle_timeout": 10})
     assert change.result().status == 200 and change.seconds < 8
     hanging.resume()
-    wait_for(lambda: "reason" not in server.api("GET", "/status/applications/slow").json(), "its start")
+    wait_for(lambda: "failure" not in server.api("GET", "/status/applications/slow").json(), "its start")
 
 
 LINKER = """

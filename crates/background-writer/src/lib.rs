@@ -31,7 +31,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -40,6 +40,10 @@ use std::time::Duration;
 pub struct BackgroundWriter {
     shared: Arc<Shared>,
 }
+
+/// The thread of a writer, which may outlive it: it waits until its file takes the last lines.
+#[derive(Debug)]
+pub struct WriterThread(Weak<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -97,6 +101,11 @@ impl BackgroundWriter {
     fn to(target: Target, name: &'static str) -> BackgroundWriter {
         let (queue, changed) = Default::default();
         BackgroundWriter { shared: Arc::new(Shared { name, target, queue, changed }) }
+    }
+
+    /// Its thread, to see whether that is left behind.
+    pub fn thread(&self) -> WriterThread {
+        WriterThread(Arc::downgrade(&self.shared))
     }
 
     /// Whether all lines are written.
@@ -162,6 +171,15 @@ impl Drop for BackgroundWriter {
     fn drop(&mut self) {
         self.shared.lock().closed = true;
         self.shared.changed.notify_all();
+    }
+}
+
+// === impl WriterThread ===
+
+impl WriterThread {
+    /// Whether the writer is in use, or its thread still runs.
+    pub fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
     }
 }
 

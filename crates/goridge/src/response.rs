@@ -3,7 +3,7 @@
 use crate::frame::{Violation, quoted, shortened};
 use crate::proto::{Fields, Malformed, Value};
 use serde::Deserialize;
-use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
 /// The context of a response.
@@ -25,6 +25,8 @@ struct Values(Vec<String>);
 
 /// The most bytes of all headers. A name with many values counts once for each: the JSON of them is shorter.
 const MAX_HEADER_BYTES: usize = 256 * 1024;
+/// The most values of headers. Far fewer are sent to a client.
+const MAX_VALUES: usize = 10_000;
 
 // === impl ResponseFields ===
 
@@ -93,8 +95,11 @@ impl<'de> Deserialize<'de> for ResponseFields {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ResponseFields, A::Error> {
-                let (mut fields, mut length) = (Vec::new(), 0);
+                let (mut fields, mut length): (Vec<_>, usize) = (Vec::new(), 0);
                 while let Some((name, Values(values))) = map.next_entry::<String, Values>()? {
+                    if fields.len() + values.len() > MAX_VALUES {
+                        return Err(de::Error::custom(format_args!("more than {MAX_VALUES} values of headers")));
+                    }
                     length += values.iter().map(|value| name.len() + value.len()).sum::<usize>();
                     if length > MAX_HEADER_BYTES {
                         return Err(de::Error::custom(format_args!("headers of more than {MAX_HEADER_BYTES} bytes")));
@@ -131,26 +136,60 @@ impl<'de> Deserialize<'de> for Values {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Values, E> {
-                Ok(Values(vec![text.to_owned()]))
+                TextOrNumber.visit_str(text).map(|text| Values(vec![text]))
             }
 
             fn visit_u64<E: de::Error>(self, number: u64) -> Result<Values, E> {
-                Ok(Values(vec![number.to_string()]))
+                TextOrNumber.visit_u64(number).map(|text| Values(vec![text]))
             }
 
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<Values, E> {
-                Ok(Values(vec![number.to_string()]))
+                TextOrNumber.visit_i64(number).map(|text| Values(vec![text]))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Values, A::Error> {
                 let mut values = Vec::new();
-                while let Some(Values(value)) = list.next_element::<Values>()? {
-                    values.extend(value);
+                while let Some(value) = list.next_element_seed(TextOrNumber)? {
+                    if values.len() == MAX_VALUES {
+                        return Err(de::Error::custom(format_args!("more than {MAX_VALUES} values of a header")));
+                    }
+                    values.push(value);
                 }
                 Ok(Values(values))
             }
         }
         deserializer.deserialize_any(ListOrText)
+    }
+}
+
+/// One value of a header. A list within a list would be none: each level would copy all of its values.
+struct TextOrNumber;
+
+impl<'de> DeserializeSeed<'de> for TextOrNumber {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for TextOrNumber {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value of a header")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<String, E> {
+        Ok(number.to_string())
     }
 }
 
@@ -170,6 +209,9 @@ fn read_entry(entry: &[u8], headers: &mut ResponseFields, length: &mut usize) ->
     while let Some(field) = fields.next()? {
         match field {
             (1, Value::Bytes(value)) => {
+                if headers.0.len() == MAX_VALUES {
+                    return Err(Malformed);
+                }
                 *length += name.len() + value.len() + 1;
                 if *length > MAX_HEADER_BYTES {
                     return Ok(());
@@ -206,6 +248,12 @@ mod tests {
         };
         assert!(read(&many(262)).is_ok());
         assert!(read(&many(263)).expect_err("too many").0.contains("headers of more than 262144 bytes"));
+        let empty = |values: usize| format!(r#"{{"status":1,"headers":{{"":[{}]}}}}"#, vec!["1"; values].join(","));
+        assert!(read(&empty(MAX_VALUES)).is_ok());
+        assert!(read(&empty(MAX_VALUES + 1)).expect_err("too many").0.contains("more than 10000 values"));
+        assert!(
+            read(r#"{"status":1,"headers":{"A":[["1"]]}}"#).expect_err("a list in a list").0.contains("invalid type")
+        );
         let long = read(&format!(r#"{{"status":"{}"}}"#, "x".repeat(100_000))).expect_err("a text").0;
         assert!(long.len() < 1000 && long.contains("invalid type"), "{long}");
         for wrong in ["", "{}", "[]", "<html>", r#"{"status":"x"}"#, r#"{"status":1,"headers":["x"]}"#] {

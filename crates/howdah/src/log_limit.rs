@@ -53,6 +53,10 @@ const UNLIMITED: [&str; 3] = [module_path!(), CONFIGURATION_WARNINGS, LOG_ROUTE]
 const WITH_INFORMATION: [&str; 2] = ["howdah_router", "howdah_supervisor::control::deploys"];
 /// The most bytes of a line's text, its subject or its fields that are read. A line is cut at fewer.
 const MAX_BYTES: usize = 4096;
+/// The number of suppressed lines of a window that are read...
+const FEW: u64 = 16;
+/// ...before the text of one stands for all that follow within this time: thousands may come from one turn of an event loop.
+const STALE: Duration = Duration::from_millis(100);
 /// The field of a line's text.
 const MESSAGE: &str = "message";
 
@@ -73,8 +77,10 @@ struct Window {
     since: Instant,
     written: u32,
     suppressed: u64,
-    /// The last suppressed line: its text and fields.
+    /// The last suppressed line, or one of [`STALE`] before it: its text and fields.
     last: String,
+    /// When that was read.
+    last_read: Instant,
 }
 
 /// Lines that were suppressed in one window.
@@ -235,7 +241,9 @@ impl State {
             return true;
         }
         window.suppressed += 1;
-        window.last = text();
+        if window.suppressed <= FEW || now.saturating_duration_since(window.last_read) >= STALE {
+            (window.last, window.last_read) = (text(), now);
+        }
         false
     }
 
@@ -260,7 +268,7 @@ impl State {
 
 impl Window {
     fn new(since: Instant) -> Window {
-        Window { since, written: 0, suppressed: 0, last: String::new() }
+        Window { since, written: 0, suppressed: 0, last: String::new(), last_read: since }
     }
 
     fn is_over(&self, now: Instant) -> bool {
@@ -278,10 +286,10 @@ impl Reader {
     /// The line with the fields that the form of the lines adds.
     fn line(self, metadata: &Metadata<'_>) -> String {
         let Reader { mut text, fields, .. } = self;
-        text.push_str(&fields);
+        append(&mut text, format_args!("{fields}"));
         for (name, value) in howdah_router::current_request_fields() {
             if metadata.fields().field(name).is_none() {
-                let _ = write!(text, " {name}={value:?}");
+                append(&mut text, format_args!(" {name}={value:?}"));
             }
         }
         // It becomes a part of another line.
@@ -439,6 +447,21 @@ mod tests {
             window.map(|window| (window.suppressed, window.last.clone()))
         });
         assert_eq!(last, Some((2, format!("a header was dropped reason=\"too long\" number={}", BURST + 1))));
+    }
+
+    #[test]
+    fn of_very_many_lines_few_are_read() {
+        let here = tracing::callsite!(name: "many", kind: tracing::metadata::Kind::EVENT, fields: message).metadata();
+        let (mut state, mut reads, now) = (State::default(), 0, Instant::now());
+        let mut admit = |at: Instant| {
+            state.admit(here.callsite(), "shop".to_owned(), MAX_SUBJECTS, at, || {
+                reads += 1;
+                String::new()
+            })
+        };
+        assert_eq!((0..10_000).filter(|_| admit(now)).count() as u32, BURST);
+        admit(now + STALE);
+        assert_eq!(reads, FEW + 1);
     }
 
     #[test]

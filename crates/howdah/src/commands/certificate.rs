@@ -75,7 +75,7 @@ fn delete(api: &ControlApi, name: &str) -> Result<(), String> {
 
 fn list(api: &ControlApi, name: Option<&str>) -> Result<(), String> {
     let path = name.map_or(Ok("/certificates".to_owned()), url)?;
-    output::print(&api.get(&path)?.accepted(None)?.body);
+    output::print_json(&api.get(&path)?.accepted(None)?.body);
     Ok(())
 }
 

@@ -63,14 +63,13 @@ pub fn last_requests(log: &[u8], last: usize) -> Vec<Vec<Value>> {
 fn print(mut requests: Vec<SlowRequest>, last: usize, json: bool) {
     requests.sort_by_key(SlowRequest::time);
     let requests = &requests[requests.len().saturating_sub(last)..];
-    let mut printed = String::new();
-    for request in requests {
-        match json {
-            true => request.lines.iter().for_each(|line| printed.push_str(&format!("{line}\n"))),
-            false => printed.push_str(&request.describe()),
-        }
+    if json {
+        let lines = requests.iter().flat_map(|request| &request.lines);
+        output::print_json(&lines.map(|line| format!("{line}\n")).collect::<String>());
+        return;
     }
-    if requests.is_empty() && !json {
+    let mut printed: String = requests.iter().map(SlowRequest::describe).collect();
+    if requests.is_empty() {
         printed.push_str("No request has been slow.\n");
     }
     output::print(&printed);

@@ -37,7 +37,10 @@ impl StatusOptions {
 
 fn print(api: &ControlApi, json: bool) -> Result<(), String> {
     let response = api.get("/status")?.accepted(None)?;
-    output::print(&if json { response.body } else { describe(&response.json()?, None) });
+    match json {
+        true => output::print_json(&response.body),
+        false => output::print(&describe(&response.json()?, None)),
+    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Writes to standard output and standard error. A closed output, as after `| head`, is not a failure; a full disk is one.
 
-use crate::terminal::plain::plain_lines;
+use crate::terminal::plain::{json_lines, plain_lines};
 use std::io::{self, ErrorKind, Write};
 use std::sync::Mutex;
 
@@ -15,6 +15,11 @@ pub fn print(text: &str) {
     {
         first.get_or_insert(error);
     }
+}
+
+/// Prints JSON, as [`print`] does. Its strings may be text of strangers: they control no terminal.
+pub fn print_json(json: &str) {
+    print(&json_lines(json));
 }
 
 /// The first error of standard output: a command whose output is not whole has failed.

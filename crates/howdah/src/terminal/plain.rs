@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 pub use howdah_supervisor::plain_text::plain;
+use howdah_supervisor::plain_text::plain_json;
 
 /// A string member of a JSON object, made safe for a terminal; empty if it does not exist.
 pub fn text(value: &Value, name: &str) -> String {
@@ -11,8 +12,13 @@ pub fn text(value: &Value, name: &str) -> String {
 
 /// Several lines, each made safe for a terminal. Tabs stay.
 pub fn plain_lines(text: &str) -> String {
-    let line = |line: &str| line.split('\t').map(plain).collect::<Vec<_>>().join("\t");
-    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+    in_lines(text, plain)
+}
+
+/// JSON of any number of lines, made safe for a terminal: its strings have escape sequences, and the values stay the same.
+pub fn json_lines(json: &str) -> String {
+    // In a valid document, a line feed and a tab are white space: they are in no string.
+    in_lines(json, |text| plain_json(text.to_owned()))
 }
 
 /// A number of bytes with its unit, for example `12.3 MiB`.
@@ -24,9 +30,28 @@ pub fn bytes(number: u64) -> String {
     }
 }
 
+/// The text with `escape` applied to everything but line feeds and tabs.
+fn in_lines(text: &str, escape: impl Fn(&str) -> String) -> String {
+    let line = |line: &str| line.split('\t').map(&escape).collect::<Vec<_>>().join("\t");
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn json_stays_the_same_value_without_control_characters_and_marks() {
+        let value = json!({ "url\u{9b}": ["/a\u{1b}[2J\u{7f}\u{85}\u{9b}31m\u{202e}x\n\tü", { "b": "\u{feff}" }] });
+        for text in [format!("{value}\n"), format!("{value:#}\n"), format!("{value:#}\n").replace("  ", "\t")] {
+            let printed = json_lines(&text);
+            let is_hidden = |c: char| c != '\n' && c != '\t' && plain(&c.to_string()) != c.to_string();
+            assert!(!printed.contains(is_hidden), "{printed:?}");
+            assert_eq!(printed.lines().count(), text.lines().count());
+            assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), value);
+        }
+    }
 
     #[test]
     fn lines_stay_lines_without_control_characters() {

@@ -1,6 +1,7 @@
 //! Prints a report every second until Ctrl-C. Clears a terminal first, and cuts the report to the terminal's size.
 
 use crate::terminal::output;
+use crate::terminal::plain::json_lines;
 use rustix::termios::{Winsize, tcgetwinsize};
 use serde_json::Value;
 use std::io::{self, IsTerminal};
@@ -26,7 +27,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 pub fn watch(mut report: impl FnMut() -> Result<Report, String>) -> Result<(), String> {
     loop {
         let printed = match report()? {
-            Report::Json(value) => format!("{value}\n"),
+            Report::Json(value) => json_line(&value),
             Report::Text(text) if io::stdout().is_terminal() => match tcgetwinsize(io::stdout()) {
                 Ok(size) => format!("{CLEAR}{}", fitting(&text, size)),
                 Err(_) => format!("{CLEAR}{text}"),
@@ -40,6 +41,10 @@ pub fn watch(mut report: impl FnMut() -> Result<Report, String>) -> Result<(), S
     }
 }
 
+fn json_line(value: &Value) -> String {
+    json_lines(&format!("{value}\n"))
+}
+
 /// The part of a text that fits on a terminal of this size. A terminal of unknown size reports 0.
 fn fitting(text: &str, size: Winsize) -> String {
     let room = |least: u16, cells: u16| if cells == 0 { usize::MAX } else { usize::from(cells.max(least)) };
@@ -51,6 +56,12 @@ fn fitting(text: &str, size: Winsize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_has_no_control_characters() {
+        let value = Value::from("\u{9b}31m\u{202e}x");
+        assert_eq!(json_line(&value), "\"\\u009b31m\\u202ex\"\n");
+    }
 
     fn fitted(text: &str, columns: u16, rows: u16) -> Vec<usize> {
         let size = Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 };

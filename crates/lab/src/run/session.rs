@@ -5,7 +5,7 @@ use crate::plan::StackPlan;
 use crate::stacks::Conditions;
 use crate::stacks::php::{IniSources, PhpIni};
 use crate::stacks::template::Renderer;
-use crate::stacks::user_files::{last_lines, open_to_user};
+use crate::stacks::user_files::{last_lines, make_file_for_user, open_to_user};
 use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -59,8 +59,9 @@ impl Session {
         // must not: a link or a socket of theirs would get what the lab's servers write.
         give(shm.path(), plan.application.user.as_deref())?;
         let error_log = folder.path().join("php-error.log");
-        fs::write(&error_log, "").map_err(|error| error.to_string())?;
-        set_mode(&error_log, 0o666)?;
+        // The lab prints the end of it: other users write nothing there.
+        make_file_for_user(&error_log, plan.application.user.as_deref())
+            .map_err(|error| crate::reason::at(&error_log, &error))?;
         let application = &plan.application;
         let conditions = Conditions {
             root: application.root.clone(),

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ pub struct Launch<'a> {
     pub cores: &'a [u32],
 }
 
-/// The time that a process has to end after SIGTERM.
+/// The time that a process has to end after SIGTERM, and again after SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);
 
@@ -74,7 +74,8 @@ pub fn command(user: Option<&str>, words: &[String]) -> Result<Command, String> 
     Ok(command)
 }
 
-/// Stops a process and what is left of its tree.
+/// Stops a process and what is left of its tree. A process that does not exit even after SIGKILL, because it waits in the kernel, is left
+/// with a message.
 pub fn stop(child: &mut Child) {
     let mut family = process_tree::tree(&[child.id()]);
     signal(child.id(), Signal::TERM);
@@ -100,10 +101,42 @@ pub fn stop(child: &mut Child) {
     }
     if matches!(child.try_wait(), Ok(None)) {
         signal(child.id(), Signal::KILL);
-        let _ = child.wait();
     }
-    // A process that is killed ends when the kernel comes to it.
-    wait_for_end_of(&family, Instant::now() + PATIENCE);
+    let left = still_running(child, &family, PATIENCE);
+    if !left.is_empty() {
+        // Another message may be on the terminal's line. A closed standard error is not a failure.
+        let clear = if io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
+        let _ = writeln!(io::stderr(), "{clear}{}", describe_left(&left));
+    }
+}
+
+/// The processes that have not exited at the end of this time. A process that is killed ends when the kernel comes to it; one that waits for
+/// a file system that hangs does not.
+fn still_running(child: &mut Child, family: &[Process], patience: Duration) -> Vec<u32> {
+    let deadline = Instant::now() + patience;
+    loop {
+        // A zombie whose other threads still run cannot be waited for.
+        let is_child_left = matches!(child.try_wait(), Ok(None));
+        let mut left: Vec<_> = alive(family).iter().map(|process| process.pid).collect();
+        if is_child_left && !left.contains(&child.id()) {
+            left.push(child.id());
+        }
+        if left.is_empty() || Instant::now() >= deadline {
+            return left;
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+fn describe_left(pids: &[u32]) -> String {
+    let all: Vec<_> = pids.iter().map(ToString::to_string).collect();
+    let subject = if pids.len() == 1 { "process" } else { "processes" };
+    let verb = if pids.len() == 1 { "was killed and has" } else { "were killed and have" };
+    format!(
+        "{subject} {} {verb} not exited within {} s, which happens when a file system hangs; the lab goes on without waiting",
+        all.join(", "),
+        PATIENCE.as_secs()
+    )
 }
 
 fn wait_for_end_of(family: &[Process], deadline: Instant) {
@@ -189,6 +222,22 @@ mod tests {
         }
         stop(&mut child);
         assert_eq!(alive(&process_tree::group(child.id())), []);
+    }
+
+    #[test]
+    fn a_process_that_does_not_exit_is_left_with_a_message() {
+        let folder = tempfile::tempdir().unwrap();
+        let (environment, log) = (BTreeMap::new(), folder.path().join("log"));
+        let command = ["sleep", "600"].map(str::to_owned);
+        let mut child = start(&launch(&command, &environment, folder.path(), &log)).unwrap();
+        let (pid, family) = (child.id(), process_tree::tree(&[child.id()]));
+        // It stands for a process that waits in the kernel.
+        assert_eq!(still_running(&mut child, &family, Duration::from_millis(50)), [pid]);
+        assert_eq!(still_running(&mut child, &[], Duration::from_millis(50)), [pid]);
+        let message = describe_left(&[pid]);
+        assert!(message.starts_with(&format!("process {pid} was killed and has not exited within 10 s")), "{message}");
+        stop(&mut child);
+        assert!(still_running(&mut child, &family, PATIENCE).is_empty());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Folders in which PHP's user makes files, and the files that the lab reads there. The lab runs as root, mostly: it opens nothing there to
 //! write to it, and follows no links.
 
-use rustix::fs::{CWD, Gid, Mode, OFlags, fchmod, fchown, openat};
+use rustix::fs::{CWD, Gid, Mode, OFlags, Uid, fchmod, fchown, openat};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -19,14 +19,23 @@ pub fn open_to_user(path: &Path, user: Option<&str>) -> io::Result<()> {
     let folder = openat(CWD, path, flags, Mode::empty())?;
     fchmod(&folder, Mode::from_raw_mode(0o755))?;
     let Some(user) = user else { return Ok(()) };
-    let passwd = fs::read_to_string("/etc/passwd")?;
-    let group = passwd.lines().find_map(|line| {
-        let fields: Vec<_> = line.split(':').collect();
-        (fields.first() == Some(&user)).then(|| fields.get(3)?.parse().ok())?
-    });
-    let Some(group) = group else { return Ok(()) };
-    fchown(&folder, None, Some(Gid::from_raw(group)))?;
+    let Some((_, group)) = account(user)? else { return Ok(()) };
+    fchown(&folder, None, Some(group))?;
     Ok(fchmod(&folder, Mode::from_raw_mode(0o1775))?)
+}
+
+/// Makes an empty file that only this user, and root, can write to and read; without a user, only that of the lab.
+///
+/// # Errors
+/// The file exists already, cannot be made, or its owner cannot be changed.
+pub fn make_file_for_user(path: &Path, user: Option<&str>) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)?;
+    // The umask may have taken some of it.
+    fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+    let Some(user) = user else { return Ok(()) };
+    let (owner, group) = account(user)?.ok_or_else(|| io::Error::other(format!("there is no user {user:?}")))?;
+    Ok(fchown(&file, Some(owner), Some(group))?)
 }
 
 /// The content, or the end of it, of a regular file in a folder in which PHP's user may have put a link or a pipe in its place.
@@ -45,7 +54,7 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// The last lines of a log in such a folder, or of a log that any user can write to; none if it cannot be read.
+/// The last lines of a log in such a folder, or of a log that PHP's user can write to; none if it cannot be read.
 pub fn last_lines(log: &Path, count: usize) -> Vec<String> {
     let text = read_file(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let lines: Vec<_> = text.lines().map(str::to_owned).collect();
@@ -60,10 +69,21 @@ pub fn beside(folder: &Path, name: &str) -> PathBuf {
     path.into()
 }
 
+/// The numbers of a user and of its group; `None` if there is no such user.
+fn account(user: &str) -> io::Result<Option<(Uid, Gid)>> {
+    let passwd = fs::read_to_string("/etc/passwd")?;
+    Ok(passwd.lines().find_map(|line| {
+        let fields: Vec<_> = line.split(':').collect();
+        let number = |index: usize| fields.get(index)?.parse().ok();
+        let is_user = fields.first() == Some(&user);
+        is_user.then(|| Some((Uid::from_raw(number(2)?), Gid::from_raw(number(3)?))))?
+    }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{MetadataExt, symlink};
 
     #[test]
     fn only_a_regular_file_is_read() {
@@ -78,6 +98,21 @@ mod tests {
         for name in ["link", "pipe", "missing", "."] {
             read_file(&at(name)).unwrap_err();
         }
+    }
+
+    #[test]
+    fn a_file_is_for_its_user_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        for (name, user) in [("of-lab", None), ("of-user", is_root.then_some("daemon"))] {
+            let path = folder.path().join(name);
+            make_file_for_user(&path, user).unwrap();
+            let (metadata, expected) = (fs::metadata(&path).unwrap(), user.and_then(|user| account(user).unwrap()));
+            let owner = expected.map_or(rustix::process::geteuid(), |(owner, _)| owner);
+            assert_eq!((metadata.mode() & 0o7777, metadata.uid()), (0o600, owner.as_raw()), "{name}");
+            make_file_for_user(&path, user).unwrap_err();
+        }
+        make_file_for_user(&folder.path().join("of-a-stranger"), Some("no such user")).unwrap_err();
     }
 
     #[test]

@@ -9,6 +9,8 @@ use howdah_channel::request::{NAMES, RequestHeadWriter, code};
 use howdah_config::Scheme;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, USER_AGENT};
 use http::request::Parts;
+use std::cell::LazyCell;
+use std::collections::HashMap;
 use std::path::Path;
 
 /// Collects the variables of a request.
@@ -104,6 +106,7 @@ pub fn write(
 
 fn headers(head: &mut impl Variables, parts: &Parts) {
     let mut name = Vec::with_capacity(64);
+    let winners = LazyCell::new(|| winners(&parts.headers));
     for key in parts.headers.keys() {
         let mut values = parts.headers.get_all(key).iter();
         let Some(first) = values.next() else { continue };
@@ -132,7 +135,7 @@ fn headers(head: &mut impl Variables, parts: &Parts) {
             USER_AGENT => head.known(code::HTTP_USER_AGENT, value),
             _ => {
                 let key = key.as_str();
-                if key == "proxy" || !is_safe(key) && is_shadowed(key, &parts.headers) {
+                if key == "proxy" || !is_safe(key) && winners.get(&cgi_name(key)) != Some(&key) {
                     continue;
                 }
                 name.clear();
@@ -163,14 +166,21 @@ impl Variables for RequestHeadWriter {
     }
 }
 
-/// Whether another header maps to the same variable and has priority over this one, whose name is not safe.
-fn is_shadowed(name: &str, headers: &HeaderMap) -> bool {
-    let is_same = |other: &str| name.bytes().map(cgi_byte).eq(other.bytes().map(cgi_byte));
-    let mut came_before = true;
-    headers.keys().map(HeaderName::as_str).any(|other| {
-        came_before = came_before && other != name;
-        other != name && (came_before || is_safe(other)) && is_same(other)
-    })
+/// The header that each variable is made of.
+fn winners(headers: &HeaderMap) -> HashMap<Vec<u8>, &str> {
+    let mut winners = HashMap::with_capacity(headers.keys_len());
+    for key in headers.keys().map(HeaderName::as_str) {
+        let winner = winners.entry(cgi_name(key)).or_insert(key);
+        if is_safe(key) {
+            *winner = key;
+        }
+    }
+    winners
+}
+
+/// The name of the variable of a header, without its beginning.
+fn cgi_name(key: &str) -> Vec<u8> {
+    key.bytes().map(cgi_byte).collect()
 }
 
 /// Converts a byte of a header's name for the name of a variable. PHP itself would replace a dot by an underscore.

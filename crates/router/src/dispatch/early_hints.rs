@@ -13,8 +13,8 @@ const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Sends the links before the response.
 pub fn send(links: &[String], request: &Parts, clock: &RequestClock) {
-    let mode = request.headers.get(SEC_FETCH_MODE);
-    if links.is_empty() || request.method != Method::GET || mode.is_some_and(|mode| mode != "navigate") {
+    let mode = || request.headers.get(SEC_FETCH_MODE);
+    if links.is_empty() || request.method != Method::GET || mode().is_some_and(|mode| mode != "navigate") {
         return;
     }
     let headers = values(links).map(|value| (LINK, value)).collect::<HeaderMap>();

@@ -54,12 +54,25 @@ fn name(authority: &str) -> Option<&str> {
             address[1..address.len() - 1].bytes().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte));
         return (address.len() > 2 && is_address && is_port(port)).then_some(address);
     }
-    let (name, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
+    let name_bytes = authority.bytes().position(|byte| byte == b':').unwrap_or(authority.len());
+    let (name, port) = authority.split_at(name_bytes);
     let name = name.strip_suffix('.').unwrap_or(name);
-    let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte);
     // A name with an empty label could be "..", which is a folder for a program that makes a path of it.
-    let is_name = name.split('.').all(|label| !label.is_empty() && label.bytes().all(is_name_byte));
+    let mut previous = b'.';
+    let is_name = name.bytes().all(|byte| {
+        let before = std::mem::replace(&mut previous, byte);
+        if byte == b'.' { before != b'.' } else { is_name_byte(byte) }
+    });
+    let is_name = is_name && previous != b'.';
     (is_name && is_port(port)).then_some(name)
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'-' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
+        )
 }
 
 #[cfg(test)]

@@ -22,6 +22,10 @@ pub(super) fn is_hidden(relative_path: &str) -> bool {
 /// last one is not [`PUBLISHED`]. A path that ends in a slash names a folder, mostly: only its last extension counts,
 /// because `www.php.net/` is no copy of a source.
 pub(super) fn is_php_source(path: &str) -> bool {
+    // Nearly all paths end here.
+    if !path.as_bytes().windows(2).any(|pair| matches!(pair, [b'.', b'P' | b'p' | b'I' | b'i'])) {
+        return false;
+    }
     let trimmed = path.trim_end_matches(['/', '.', ' ']);
     let is_folder = path[trimmed.len()..].contains('/');
     let name = trimmed.rsplit('/').next().unwrap_or(trimmed);

@@ -106,7 +106,7 @@ pub(super) fn headers_only(headers: BodylessAnswer, version: &FileVersion) -> Re
         }
         BodylessAnswer::NotModified => {
             version.validators.insert_into(map);
-            header_case::keep_etag(&mut response);
+            header_case::keep_file_names(&mut response);
             let content_type = version.content_type.clone();
             response.extensions_mut().insert(NotModified { content_type, length: version.identity.size });
         }
@@ -159,7 +159,7 @@ pub(super) fn empty(status: StatusCode) -> Response<FileBody> {
 fn whole(version: &FileVersion, body: FileBody) -> Response<FileBody> {
     let mut response = Response::new(body);
     *response.headers_mut() = version.headers.clone();
-    header_case::keep_etag(&mut response);
+    header_case::keep_file_names(&mut response);
     response
 }
 

@@ -49,7 +49,7 @@ pub fn output(application: &str) -> io::Result<OwnedFd> {
         return stdout.as_fd().try_clone_to_owned();
     }
     let file = Arc::new(File::from(stdout.as_fd().try_clone_to_owned()?));
-    copied(application, Some(OutputWriter::of(&file, "standard output")))
+    copied(application, OutputWriter::of(&file, "standard output", ""))
 }
 
 /// The standard error of an application.
@@ -113,7 +113,7 @@ mod tests {
     #[tokio::test]
     async fn a_pipe_is_copied_to_its_end() {
         let mut file = Arc::new(tempfile().unwrap());
-        let mut theirs = File::from(copied("shop", Some(OutputWriter::of(&file, "a test"))).unwrap());
+        let mut theirs = File::from(copied("shop", OutputWriter::of(&file, "a test", "shop")).unwrap());
         theirs.write_all(b"the last words\n").unwrap();
         drop(theirs);
         finish().await;

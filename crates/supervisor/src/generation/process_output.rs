@@ -221,8 +221,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_output_of_a_dead_process_is_complete() {
-        let file = OutputWriter::of(&Arc::new(tempfile::tempfile().unwrap()), "a test");
-        let (mut output, theirs) = ProcessOutput::pipe(Some(file)).unwrap();
+        let file = OutputWriter::of(&Arc::new(tempfile::tempfile().unwrap()), "a test", "shop");
+        let (mut output, theirs) = ProcessOutput::pipe(file).unwrap();
         assert_eq!(output.last_lines(), "", "it does not wait");
         let mut theirs = File::from(theirs);
         theirs.write_all(&[b'x'; 30_000]).unwrap();

@@ -129,7 +129,7 @@ fn get(api: &ControlApi, path: &str, etag: bool) -> Result<(), String> {
     let response = api.get(&config_url(&parse_config_path(path)?))?.accepted(None)?;
     match response.etag.filter(|_| etag) {
         Some(etag) => output::print(&format!("{etag}\n")),
-        None => output::print(&response.body),
+        None => output::print_json(&response.body),
     }
     Ok(())
 }

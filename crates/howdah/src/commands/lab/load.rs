@@ -112,7 +112,10 @@ impl LabLoadOptions {
         let means = Means { threads: self.threads.into(), cores: self.cores.clone(), perf: None };
         let interrupted = interrupt::flag()?;
         let run = single_load::run(&endpoint, &host, load, &means, &interrupted)?;
-        output::print(&if self.json { format!("{:#}\n", json!(run)) } else { describe(&run) });
+        match self.json {
+            true => output::print_json(&format!("{:#}\n", json!(run))),
+            false => output::print(&describe(&run)),
+        }
         match run.state {
             RunState::Interrupted => Err("interrupted".to_owned()),
             _ => Ok(()),

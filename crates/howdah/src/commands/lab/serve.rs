@@ -50,18 +50,22 @@ impl LabServeOptions {
             plan.stack_cores.clone_from(&self.stack_cores);
         }
         let interrupted = interrupt::flag()?;
-        serve(&plan, &self.stack, &interrupted, &mut |served| output::print(&self.text(served)))
+        serve(&plan, &self.stack, &interrupted, &mut |served| self.print(served))
     }
 
-    fn text(&self, served: &Served) -> String {
-        if self.json {
-            return format!("{}\n", serde_json::json!(served));
+    fn print(&self, served: &Served) {
+        match self.json {
+            true => output::print_json(&format!("{}\n", serde_json::json!(served))),
+            false => output::print(&text(served)),
         }
-        let roles = served.processes.iter().map(|(role, pids)| {
-            let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
-            format!("{role}: {}\n", pids.join(" "))
-        });
-        let roles: String = roles.collect();
-        format!("{}: {}\n{roles}folder: {}\nCtrl-C stops it\n", served.stack, served.url, served.folder.display())
     }
+}
+
+fn text(served: &Served) -> String {
+    let roles = served.processes.iter().map(|(role, pids)| {
+        let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
+        format!("{role}: {}\n", pids.join(" "))
+    });
+    let roles: String = roles.collect();
+    format!("{}: {}\n{roles}folder: {}\nCtrl-C stops it\n", served.stack, served.url, served.folder.display())
 }

@@ -60,10 +60,10 @@ impl LabStacksOptions {
             rows.push([definition.name.clone(), state, settings.join(" ")]);
             values.push(value);
         }
-        output::print(&match self.json {
-            true => format!("{:#}\n", serde_json::Value::Array(values)),
-            false => table(&rows, &[0, 1, 2]),
-        });
+        match self.json {
+            true => output::print_json(&format!("{:#}\n", serde_json::Value::Array(values))),
+            false => output::print(&table(&rows, &[0, 1, 2])),
+        }
         Ok(())
     }
 }

@@ -61,10 +61,10 @@ impl LeaksOptions {
             ));
         }
         let is_full = bytes.len() >= FULL_BYTES;
-        output::print(&match self.json {
-            true => format!("{:#}\n", report::json(&records, is_full)),
-            false => report::text(&records, is_full),
-        });
+        match self.json {
+            true => output::print_json(&format!("{:#}\n", report::json(&records, is_full))),
+            false => output::print(&report::text(&records, is_full)),
+        }
         Ok(())
     }
 }

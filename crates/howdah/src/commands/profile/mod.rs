@@ -72,8 +72,9 @@ impl ProfileOptions {
             ));
         }
         let title = format!("{application}: {} s, {} samples/s", self.seconds, self.rate);
-        svg.write(flame_graph::draw(&samples, &title)?.as_ref())?;
-        speedscope.write(speedscope::write(&samples, application, self.rate).as_ref())?;
+        let graph = flame_graph::draw(&samples, &title)?;
+        svg.write(&graph.svg)?;
+        speedscope.write(speedscope::write(&samples, application, self.rate)?.as_ref())?;
         let truncated = match bytes.len() >= FULL_BYTES {
             true => {
                 "The samples exceeded the size limit, and the last ones are missing; use a shorter time or a lower rate.\n"
@@ -85,8 +86,10 @@ impl ProfileOptions {
             count => format!("{count} workers"),
         };
         output::print(&format!(
-            "{count} samples of {workers}, {}/s each.\n{truncated}{}\nFlame graph: {}\nFor https://speedscope.app: {}\n",
+            "{count} samples of {workers}, {}/s each.\n{truncated}{}{}{}\nFlame graph: {}\nFor https://speedscope.app: {}\n",
             self.rate,
+            samples.shortage(),
+            graph.shortage(),
             samples.busiest_functions(),
             svg_path.display(),
             speedscope_path.display(),

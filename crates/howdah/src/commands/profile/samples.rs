@@ -15,6 +15,8 @@ pub struct Samples {
     pub frames: Vec<Frame>,
     /// The samples of each worker, by its pid. A sample has indexes of `frames`, outermost first.
     pub(super) workers: BTreeMap<u32, Vec<Vec<usize>>>,
+    /// The number of samples that have no stack, because the ones before have the most frames of a profile.
+    pub without_stack: usize,
 }
 
 /// A function, or the top level of a file.
@@ -44,6 +46,12 @@ const PART_SEPARATOR: u8 = 0x1e;
 const MAX_FRAMES: usize = 50_000;
 /// The name of all others.
 const OTHERS: &str = "(others)";
+/// The most frames of all samples together: more than 16 MiB of samples have, unless their names have a few bytes only.
+const MAX_FRAMES_OF_ALL: usize = 1_000_000;
+/// The most workers of a profile.
+const MAX_WORKERS: usize = 10_000;
+/// The pid that stands for all further workers.
+pub const OTHER_WORKERS: u32 = 0;
 /// The most frames of a sample: several times those of the sampler.
 const MAX_DEPTH: usize = 1000;
 /// The number of functions in the summary.
@@ -65,29 +73,37 @@ impl Samples {
     pub fn read(bytes: &[u8]) -> Samples {
         let mut samples = Samples::default();
         let mut indexes = HashMap::new();
+        let mut frames_of_all = 0;
         for line in bytes.split(|byte| *byte == b'\n') {
             let mut fields = line.split(|byte| *byte == FRAME_SEPARATOR);
             let worker = fields.next().and_then(|field| std::str::from_utf8(field).ok()?.parse().ok());
             let Some(worker) = worker else { continue };
-            let mut sample: Vec<_> = fields
-                .take(MAX_DEPTH)
-                .map(|field| {
-                    let mut parts = field.split(|byte| *byte == PART_SEPARATOR).map(String::from_utf8_lossy);
-                    let mut next = || parts.next().map(|part| plain(&part)).unwrap_or_default();
-                    let mut frame = Frame { name: next(), file: next() };
-                    if samples.frames.len() >= MAX_FRAMES && !indexes.contains_key(&frame) {
-                        frame = Frame { name: OTHERS.to_owned(), file: String::new() };
-                    }
-                    *indexes.entry(frame.clone()).or_insert_with(|| {
-                        samples.frames.push(frame);
-                        samples.frames.len() - 1
-                    })
+            let mut index_of = |mut frame: Frame| {
+                if samples.frames.len() >= MAX_FRAMES && !indexes.contains_key(&frame) {
+                    frame = Frame::others();
+                }
+                *indexes.entry(frame.clone()).or_insert_with(|| {
+                    samples.frames.push(frame);
+                    samples.frames.len() - 1
                 })
-                .collect();
-            sample.reverse();
-            if !sample.is_empty() {
-                samples.workers.entry(worker).or_default().push(sample);
-            }
+            };
+            let fields = fields.take(MAX_DEPTH);
+            let depth = fields.clone().count();
+            let sample: Vec<_> = match depth {
+                0 => continue,
+                _ if frames_of_all + depth > MAX_FRAMES_OF_ALL => {
+                    samples.without_stack += 1;
+                    vec![index_of(Frame::others())]
+                }
+                _ => {
+                    frames_of_all += depth;
+                    let mut sample: Vec<_> = fields.map(|field| index_of(Frame::read(field))).collect();
+                    sample.reverse();
+                    sample
+                }
+            };
+            let is_full = samples.workers.len() >= MAX_WORKERS && !samples.workers.contains_key(&worker);
+            samples.workers.entry(if is_full { OTHER_WORKERS } else { worker }).or_default().push(sample);
         }
         samples
     }
@@ -100,6 +116,17 @@ impl Samples {
     /// The number of samples.
     pub fn count(&self) -> usize {
         self.all().count()
+    }
+
+    /// A sentence if samples have no stack; empty otherwise.
+    pub fn shortage(&self) -> String {
+        match self.without_stack {
+            0 => String::new(),
+            count => format!(
+                "{count} samples are shown as {OTHERS}, because the ones before have {MAX_FRAMES_OF_ALL} frames together; use a shorter \
+                 time or a lower rate.\n"
+            ),
+        }
     }
 
     /// The number of workers with a sample.
@@ -147,6 +174,16 @@ pub fn last_stack(bytes: &[u8], worker: u32) -> Option<Vec<StackFrame>> {
 // === impl Frame ===
 
 impl Frame {
+    fn read(field: &[u8]) -> Frame {
+        let mut parts = field.split(|byte| *byte == PART_SEPARATOR).map(String::from_utf8_lossy);
+        let mut next = || parts.next().map(|part| plain(&part)).unwrap_or_default();
+        Frame { name: next(), file: next() }
+    }
+
+    fn others() -> Frame {
+        Frame { name: OTHERS.to_owned(), file: String::new() }
+    }
+
     /// The name; with the file for closures and top levels of files, which have no name of their own.
     pub fn label(&self) -> String {
         match self.file.rsplit('/').next() {
@@ -193,6 +230,32 @@ pub mod tests {
         assert_eq!((samples.frames.len(), samples.count()), (MAX_FRAMES + 1, MAX_FRAMES / 500 + 1));
         assert_eq!(samples.frames[MAX_FRAMES].name, OTHERS);
         assert_eq!(last_stack(&bytes, 7).unwrap().len(), MAX_DEPTH);
+    }
+
+    /// Samples of many short frames, each with another outermost one.
+    pub fn deep_samples(count: usize) -> Vec<u8> {
+        let frames = "\x1fa".repeat(MAX_DEPTH - 1);
+        (0..count).flat_map(|number| format!("7{frames}\x1f{number}\n").into_bytes()).collect()
+    }
+
+    #[test]
+    fn the_frames_of_all_samples_are_bounded() {
+        let full = MAX_FRAMES_OF_ALL / MAX_DEPTH;
+        let samples = Samples::read(&[&deep_samples(full + 5)[..], SAMPLES].concat());
+        assert_eq!((samples.count(), samples.without_stack), (full + 8, 8));
+        assert_eq!(samples.all().map(Vec::len).sum::<usize>(), MAX_FRAMES_OF_ALL + 8);
+        let last = samples.workers[&8].last().unwrap();
+        assert_eq!(last.iter().map(|index| samples.frames[*index].name.as_str()).collect::<Vec<_>>(), [OTHERS]);
+        assert!(samples.shortage().starts_with("8 samples are shown as (others), "), "{}", samples.shortage());
+        assert_eq!(Samples::read(SAMPLES).shortage(), "");
+    }
+
+    #[test]
+    fn the_number_of_workers_is_bounded() {
+        let lines: String = (1..=2 * MAX_WORKERS).map(|worker| format!("{worker}\x1fa\n")).collect();
+        let samples = Samples::read(lines.as_bytes());
+        assert_eq!((samples.worker_count(), samples.count()), (MAX_WORKERS + 1, 2 * MAX_WORKERS));
+        assert_eq!(samples.workers[&OTHER_WORKERS].len(), MAX_WORKERS);
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl ServeOptions {
         let configuration = format!("{:#}\n", served.configuration);
         Configuration::parse(&configuration).map_err(|error| self.name_option(error.to_string()))?;
         if self.print_config {
-            output::print(&configuration);
+            output::print_json(&configuration);
             return Ok(());
         }
         let runtime_dir = match ServeFolders::of_this_user().create(&served.folder) {

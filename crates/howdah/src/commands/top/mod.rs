@@ -59,11 +59,10 @@ impl TopOptions {
             read(&api, application, &mut window)?;
             std::thread::sleep(CPU_INTERVAL);
             let reading = read(&api, application, &mut window)?;
-            let report = report(reading, window.rates().as_ref(), application, self.json);
-            output::print(&match report {
-                Report::Json(value) => format!("{value:#}\n"),
-                Report::Text(text) => text,
-            });
+            match report(reading, window.rates().as_ref(), application, self.json) {
+                Report::Json(value) => output::print_json(&format!("{value:#}\n")),
+                Report::Text(text) => output::print(&text),
+            }
             return Ok(());
         }
         watch::watch(|| {

@@ -89,6 +89,8 @@ struct DiscardOnDrop {
 
 /// How many pieces of an answer are taken before other tasks of the thread have their turn.
 const PIECES_OF_TURN: usize = 128;
+/// The most interim responses of which a client gets those that it has room for.
+const MAX_INTERIM: usize = 256;
 /// A response of a known length that is not longer is read whole before the client gets its head.
 const WHOLE_BYTES: u64 = 64 * 1024;
 /// How much of a body in a file is read at once.
@@ -172,7 +174,7 @@ async fn exchange(
     let answer = Rc::clone(start.answer());
     let (mut reader, mut buffer) = (AnswerReader::default(), BytesMut::new());
     let mut held: Option<ResponseContext> = None;
-    let mut has_read = false;
+    let (mut has_read, mut interim) = (false, 0);
     // Whether the client has left, whether the worker was notified, and since when it answers without a client.
     let (mut has_left, mut is_stopped, mut unheard_since) = (false, false, None);
     loop {
@@ -184,7 +186,12 @@ async fn exchange(
                 yield_now().await;
             }
             match piece {
-                AnswerPiece::Interim(head) => inform(start, clock, &head),
+                AnswerPiece::Interim(head) => {
+                    interim += 1;
+                    if interim <= MAX_INTERIM {
+                        inform(start, clock, &head);
+                    }
+                }
                 AnswerPiece::Head(head) => held = Some(head),
                 AnswerPiece::Body(bytes) => answer.push(&bytes).map_err(Trouble::Disk)?,
                 AnswerPiece::Ping if answer.has_client() => pipes.try_write(&frame::pong_frame()),

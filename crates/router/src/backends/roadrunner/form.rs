@@ -27,8 +27,9 @@ use hyper::body::Body;
 use memchr::memchr_iter;
 use serde_json::value::RawValue;
 use std::path::Path;
+use std::str::Utf8Chunk;
 use std::sync::LazyLock;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempPath;
 use tokio::task::yield_now;
@@ -106,7 +107,7 @@ struct Turn(Instant);
 const LONGEST_TURN: Duration = Duration::from_millis(2);
 /// The most bytes of the names and values of fields.
 const MAX_FIELD_BYTES: usize = 16 * 1024 * 1024;
-/// The longest name of a file, in bytes. File systems have 255.
+/// The longest name of a file, and of its field, in bytes. File systems have 255.
 const MAX_FILE_NAME: usize = 1024;
 /// The longest type of a file, in bytes.
 const MAX_FILE_TYPE: usize = 256;
@@ -126,6 +127,8 @@ const WEIGHT_OF_FIELD: usize = 64;
 const WEIGHT_OF_ARRAY: usize = 128;
 /// The most memory of all large forms.
 const MOST_OF_ALL: usize = 512 * 1024 * 1024;
+/// One form has at most this part of what others have left.
+const SHARE_OF_FORM: usize = 4;
 /// `Retry-After` beyond that, in seconds.
 const RETRY_AFTER: u32 = 1;
 /// Where the folder of uploads comes from.
@@ -264,15 +267,15 @@ async fn next(
 }
 
 /// How much memory a text takes in relation to letters, roughly: in JSON, a control character has six bytes, and a byte that is not
-/// UTF-8 three.
+/// UTF-8 three. A character that is divided between two texts counts as bytes that are not.
 fn weight(text: &[u8]) -> usize {
-    let of_byte = |byte: &u8| match byte {
+    let of_byte = |byte: u8| match byte {
         b'\n' | b'\r' | b'\t' | b'"' | b'\\' => 2,
-        0x80.. => 3,
         0..b' ' => 4,
         _ => 1,
     };
-    text.iter().map(of_byte).sum()
+    let of_chunk = |chunk: Utf8Chunk<'_>| chunk.valid().bytes().map(of_byte).sum::<usize>() + 3 * chunk.invalid().len();
+    text.utf8_chunks().map(of_chunk).sum()
 }
 
 /// The most arrays that a name, or the names of a text, may make. They may name the same ones.
@@ -338,16 +341,37 @@ impl FieldMemory {
     fn hold(&mut self, weight: usize) -> Result<(), Failure> {
         while weight > SMALL + self.weight {
             let more = self.weight.max(SMALL);
-            let Some(part) = CountedMemory::take(&MEMORY_OF_ALL, COPIES * more, MOST_OF_ALL) else {
-                if REFUSED.is_due() {
-                    tracing::warn!("large forms take more than {MOST_OF_ALL} bytes of memory; answering 503");
-                }
-                return Err(Failure::Unavailable { retry_after: RETRY_AFTER });
-            };
-            self.parts.push(part);
+            self.take(COPIES * more)?;
             self.weight += more;
         }
         Ok(())
+    }
+
+    /// Takes this number of bytes. A form has no more than a part of what others have left: a few slow clients would have
+    /// all of it otherwise.
+    fn take(&mut self, bytes: usize) -> Result<(), Failure> {
+        let others = MEMORY_OF_ALL.load(Ordering::Relaxed).saturating_sub(COPIES * self.weight);
+        let has_room = COPIES * self.weight + bytes <= MOST_OF_ALL.saturating_sub(others) / SHARE_OF_FORM;
+        let part = has_room.then(|| CountedMemory::take(&MEMORY_OF_ALL, bytes, MOST_OF_ALL)).flatten();
+        let Some(part) = part else {
+            if REFUSED.is_due() {
+                tracing::warn!(
+                    "large forms of all requests have {MOST_OF_ALL} bytes of memory, and one form a fourth of what is left; \
+                     answering 503"
+                );
+            }
+            return Err(Failure::Unavailable { retry_after: RETRY_AFTER });
+        };
+        self.parts.push(part);
+        Ok(())
+    }
+
+    /// Counts the head of a request for a worker: a large one has several times the bytes of the client's.
+    ///
+    /// # Errors
+    /// 503 if forms and other heads have the memory.
+    pub fn hold_head(&mut self, bytes: usize) -> Result<(), Failure> {
+        if bytes > SMALL { self.take(bytes) } else { Ok(()) }
     }
 }
 
@@ -421,6 +445,10 @@ impl FormWriter {
         self.hold(name.as_bytes())?;
         match head.file_name {
             None => Ok(Part::Field(name, Vec::new())),
+            // The names of files are a part of the context, which is copied on the event loop.
+            Some(_) if name.len() > MAX_FILE_NAME => {
+                Err(Failure::BadRequest("the name of a field with a file in the form is too long"))
+            }
             Some(file) if file.is_empty() => Ok(Part::NoFile(name)),
             Some(_) if self.files.paths.len() >= MAX_FILES => Err(Failure::BodyTooLarge),
             Some(file) => {
@@ -457,6 +485,18 @@ mod tests {
             assert!(COPIES * weight(text) >= 2 * as_json, "{text:?}");
         }
         assert_eq!(weight(b"a form"), 6);
+        assert_eq!(weight("表單".as_bytes()), 6, "JSON has the same bytes");
+    }
+
+    #[test]
+    fn a_form_leaves_memory_to_others() {
+        let part = MOST_OF_ALL / SHARE_OF_FORM;
+        assert!(COPIES * MAX_FIELD_BYTES <= part, "a form of the longest plain text");
+        let (mut slow, mut other) = (FieldMemory::default(), FieldMemory::default());
+        assert!(slow.hold(part).is_err() && other.hold(1 << 20).is_ok());
+        let held = slow.parts.iter().chain(&other.parts).count();
+        drop((slow, other));
+        assert!(held > 2);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct WorkerRequest {
     pub file: Option<BodyFile>,
     /// The uploaded files.
     files: FormFiles,
-    /// The memory of the fields of a form.
+    /// The memory of the fields of a form, and of a large head.
     _memory: FieldMemory,
 }
 
@@ -97,7 +97,8 @@ impl WorkerRequest {
             ..context(subject)
         };
         let head = context.frame(codec, length).ok_or(Failure::BodyTooLarge)?;
-        let Form { files, memory, .. } = form.unwrap_or_default();
+        let Form { files, mut memory, .. } = form.unwrap_or_default();
+        memory.hold_head(head.len())?;
         Ok(WorkerRequest { head, body, file, files, _memory: memory })
     }
 

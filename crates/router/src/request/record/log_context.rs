@@ -8,6 +8,7 @@ use crate::request::record::ids::RequestIds;
 use crate::request::record::numbers::RequestNumbers;
 use crate::request::record::trace::RequestTrace;
 use howdah_metrics::labels::{Cause, NameId};
+use howdah_protocol::plain_text::short;
 use http::{Method, StatusCode, Uri};
 use std::cell::RefCell;
 use std::pin::{Pin, pin};
@@ -165,15 +166,16 @@ impl LogContext {
     }
 }
 
-/// The fields of the current request for a log line: names and values. Empty outside of requests.
+/// The fields of the current request for a log line: names and values, of which a long path is cut. Empty outside of
+/// requests.
 pub fn current_request_fields() -> Vec<(&'static str, String)> {
     let fields = |context: &LogContext| {
         let application = context.application.borrow();
         let application = application.iter().map(|application| ("application", application.name.clone()));
         let request = [
-            ("method", context.method.to_string()),
+            ("method", short(context.method.as_str()).into_owned()),
             // The query may contain secrets.
-            ("uri", context.uri.path().to_owned()),
+            ("uri", short(context.uri.path()).into_owned()),
             ("client", context.client.to_string()),
         ];
         let id = context.ids.request.iter().filter_map(|id| Some(("request_id", id.to_str().ok()?.to_owned())));

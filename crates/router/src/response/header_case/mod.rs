@@ -10,7 +10,6 @@
 
 mod in_memory;
 
-use http::header::ETAG;
 use http::{Extensions, Response};
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
@@ -37,10 +36,12 @@ struct NameSet {
 
 thread_local! {
     static NAME_SETS: RefCell<NameSets> = RefCell::default();
-    /// Of the responses with files.
-    static ETAG_EXTENSIONS: OnceCell<Extensions> = const { OnceCell::new() };
+    static FILE_EXTENSIONS: OnceCell<Extensions> = const { OnceCell::new() };
 }
 
+/// The names of the headers of a file. hyper would write all but one of them in the same way, but capitalizes letter by
+/// letter what it could copy.
+const FILE_NAMES: [&str; 5] = ["Content-Type", "Content-Length", "Accept-Ranges", "ETag", "Last-Modified"];
 /// More names than these are capitalized, in bytes: a script chooses them.
 const MAX_BYTES: usize = 4096;
 /// How many sets of names a thread keeps.
@@ -83,13 +84,12 @@ pub fn keep<'n, B>(response: &mut Response<B>, unusual: &[&str], all: impl Itera
     });
 }
 
-/// Keeps the case of `ETag`, the only name that howdah itself does not write as hyper would. A file has one at most.
-pub fn keep_etag<B>(response: &mut Response<B>) {
-    if !response.headers().contains_key(ETAG) {
-        return;
-    }
-    let extensions = ETAG_EXTENSIONS.with(|extensions| {
-        extensions.get_or_init(|| NameSet::new(&["ETag", LINE_REST].concat()).extensions.unwrap_or_default()).clone()
+/// Keeps the case of the names of a file's headers, among them `ETag`, the only name that howdah itself does not write
+/// as hyper would. None of them is repeated.
+pub fn keep_file_names<B>(response: &mut Response<B>) {
+    let extensions = FILE_EXTENSIONS.with(|extensions| {
+        let lines = || FILE_NAMES.map(|name| [name, LINE_REST].concat()).concat();
+        extensions.get_or_init(|| NameSet::new(&lines()).extensions.unwrap_or_default()).clone()
     });
     add(response.extensions_mut(), extensions);
 }
@@ -244,19 +244,28 @@ mod tests {
     }
 
     #[test]
-    fn an_etag_keeps_its_case_beside_other_extensions() {
+    fn the_headers_of_a_file_have_their_names_beside_other_extensions() {
         for has_other in [false, true] {
-            let mut file = Response::new(());
-            keep_etag(&mut file);
-            assert!(file.extensions().is_empty(), "it has no such header");
+            let mut file = response(&FILE_NAMES);
+            file.extensions_mut().clear();
             if has_other {
                 file.extensions_mut().insert(7_u8);
             }
-            file.headers_mut().insert(ETAG, 0.into());
-            keep_etag(&mut file);
-            assert_eq!(wire(&file), "ETag: 0\r\n\r\n");
+            keep_file_names(&mut file);
+            let bytes =
+                "Content-Type: 0\r\nContent-Length: 1\r\nAccept-Ranges: 2\r\nETag: 3\r\nLast-Modified: 4\r\n\r\n";
+            assert_eq!(wire(&file), bytes);
             assert_eq!(file.extensions().get::<u8>().is_some(), has_other);
         }
+    }
+
+    #[test]
+    fn the_names_of_a_file_change_no_other_header() {
+        let mut file = response(&["content-type", "X-a"]);
+        file.extensions_mut().clear();
+        keep_file_names(&mut file);
+        rename(&mut file, "x-A", true);
+        assert_eq!(wire(&file), "Content-Type: 0\r\nx-A: 1\r\n\r\n");
     }
 
     #[test]

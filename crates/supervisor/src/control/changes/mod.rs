@@ -52,6 +52,8 @@ pub struct Changes {
     is_checked: bool,
     /// When the applications that do not start are tried again.
     retries: Retries,
+    /// The applications that are not tried again until processes of former starts have exited.
+    given_up: BTreeSet<String>,
     /// Reloads that have ended since [`Self::take_ended_deploys`].
     ended_deploys: Vec<EndedDeploy>,
 }
@@ -66,6 +68,9 @@ pub struct EndedDeploy {
     /// Where the paths of each application led when its new generation was rejected.
     pub rejected: BTreeMap<String, Vec<PinnedLink>>,
 }
+
+/// An application that does not start is not tried again while it has this number of generations that have not exited.
+const MAX_FORMER_STARTS: usize = 4;
 
 // === impl Changes ===
 
@@ -82,6 +87,7 @@ impl Changes {
             start_failure: None,
             is_checked: false,
             retries: Retries::default(),
+            given_up: BTreeSet::new(),
             ended_deploys: Vec::new(),
         }
     }
@@ -210,8 +216,29 @@ impl Changes {
     pub fn on_planned(&mut self, planned: Result<Planned, String>, runtime: &mut Runtime, now: Instant) {
         let Some(change) = &mut self.change else { return };
         match planned {
-            Ok(Planned { plans, failures, sockets }) => {
+            Ok(Planned { mut plans, mut failures, sockets }) => {
                 change.next.socket_access = sockets;
+                if matches!(change.origin, Origin::Retry) {
+                    let active = &self.active;
+                    self.given_up.retain(|name| active.failures.contains_key(name));
+                    let hangs = |plan: &mut Plan| {
+                        let of_plan = |generation: &&Generation| generation.name() == plan.name();
+                        let former = runtime.generations.iter().filter(of_plan);
+                        former.filter(|former| !active.has_generation(former.id())).count() >= MAX_FORMER_STARTS
+                    };
+                    for plan in plans.extract_if(.., hangs) {
+                        let name = plan.name();
+                        if self.given_up.insert(name.to_owned()) {
+                            tracing::error!(
+                                "the application {name:?} is not started again while the processes of {MAX_FORMER_STARTS} former \
+                                 starts, which were killed, have not exited; does a file system hang?"
+                            );
+                        }
+                        // It fails for the same reason as before, which is not logged again.
+                        let reason = active.failures.get(name).cloned().unwrap_or_default();
+                        failures.insert(name.to_owned(), reason);
+                    }
+                }
                 change.progress = Progress::Planned(plans);
                 for (name, reason) in failures {
                     self.leave_out(name, &reason);

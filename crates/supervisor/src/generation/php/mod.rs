@@ -551,7 +551,7 @@ impl PhpGeneration {
             && self.slow_log_at.is_none_or(|at| at <= now)
         {
             self.slow_log_at = Some(now + SLOW_LOG_INTERVAL);
-            log.rotate_if_long();
+            log.rotate_if_long(&self.plan.name);
         }
     }
 

@@ -64,6 +64,8 @@ struct RunningProcess {
     /// Why the last check failed.
     problem: Option<String>,
     leaving: Option<Leaving>,
+    /// Why the generation has failed, if it was killed before it was ready and has not exited.
+    given_up: Option<String>,
     /// Once it is ready, if its memory has a limit.
     memory: Option<MemoryWatch>,
     /// It has been asked to exit, and must have exited by then.
@@ -124,7 +126,8 @@ impl ProgramProcess {
     pub fn failure(&self) -> Option<&str> {
         match &self.state {
             ProcessState::Failed(reason) => Some(reason),
-            _ => None,
+            ProcessState::Up(running) => running.given_up.as_deref(),
+            ProcessState::Down(_) | ProcessState::Ended => None,
         }
     }
 
@@ -290,7 +293,8 @@ impl ProgramProcess {
         match &self.state {
             ProcessState::Down(at) => Some(*at),
             ProcessState::Up(running) => {
-                let boot = running.boot_timeout.deadline().filter(|_| !running.is_ready && running.leaving.is_none());
+                let boots = !running.is_ready && (running.leaving.is_none() || running.is_discarded_early());
+                let boot = running.boot_timeout.deadline().filter(|_| boots);
                 let check = running.check_at.filter(|_| running.leaving.is_none());
                 let memory = running.memory.as_ref().and_then(MemoryWatch::deadline).filter(|_| running.is_ready);
                 [boot, check, memory, running.kill_at].into_iter().flatten().min()
@@ -314,6 +318,10 @@ impl ProgramProcess {
             };
             tracing::warn!("{title} (pid {pid}) did not exit within {seconds} s after {request}; killing it");
             reap::kill_group(running.pid, running.pid);
+        }
+        if running.is_discarded_early() {
+            self.give_up(is_proven, now);
+            return;
         }
         if running.leaving.is_some() {
             return;
@@ -344,7 +352,24 @@ impl ProgramProcess {
                 running.problem = running.problem.take().or_else(|| self.interface.silence());
                 running.discard(Leaving::Late);
             }
-            None => {}
+            Some(BootStep::GiveUp) | None => {}
+        }
+    }
+
+    /// A process that was killed before it was ready has not exited: a generation that was never ready fails without its
+    /// death.
+    fn give_up(&mut self, is_proven: bool, now: Instant) {
+        let ProcessState::Up(running) = &mut self.state else { return };
+        while let Some(step) = running.boot_timeout.step(now) {
+            if step == BootStep::GiveUp && !is_proven {
+                let problem = running.problem.as_deref().map(|problem| format!(" ({problem})")).unwrap_or_default();
+                running.given_up = Some(format!(
+                    "its process {} (pid {}) was not ready{problem}; it was killed and has not exited: does a file system \
+                     hang?",
+                    self.index + 1,
+                    running.pid.as_raw_pid()
+                ));
+            }
         }
     }
 
@@ -365,6 +390,7 @@ impl ProgramProcess {
                     fails: 0,
                     problem: None,
                     leaving: None,
+                    given_up: None,
                     memory: None,
                     kill_at: None,
                 }));
@@ -481,6 +507,11 @@ impl ProgramProcess {
 // === impl RunningProcess ===
 
 impl RunningProcess {
+    /// Whether it was killed because it was not ready in time, or cannot become ready.
+    fn is_discarded_early(&self) -> bool {
+        matches!(self.leaving, Some(Leaving::Late | Leaving::Useless))
+    }
+
     fn leave(&mut self, why: Leaving, interface: &ProcessInterface, plan: &ProgramPlan, now: Instant) {
         if self.leaving.is_none() {
             interface.request_exit(self.pid);

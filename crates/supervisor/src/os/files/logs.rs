@@ -56,7 +56,15 @@ impl Outputs {
             })
         };
         let (stdout, stderr) = (open("stdout", stdout)?, open("stderr", stderr)?);
-        let stderr_writer = stderr.as_ref().map(|file| OutputWriter::of(file, "an application's stderr"));
+        let writer_of = |file| {
+            OutputWriter::of(file, "an application's stderr", application).ok_or_else(|| {
+                format!(
+                    "applications/{application}/stderr: the files of former processes are named pipes that nothing reads, or in a \
+                     file system that hangs; read them, or choose another file"
+                )
+            })
+        };
+        let stderr_writer = stderr.as_ref().map(writer_of).transpose()?;
         Ok(Outputs { stdout, stderr, stderr_writer })
     }
 

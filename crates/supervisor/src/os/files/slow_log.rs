@@ -4,6 +4,7 @@
 //! The content of a slow log comes from the application and its clients. It is passed on as it is, and not interpreted.
 
 use super::logs::append_to;
+use crate::os::hanging_threads::HangingThreads;
 use crate::os::system_error::error_text;
 use howdah_protocol::messages::prototype::SlowRequests;
 use howdah_protocol::trusted_path;
@@ -41,6 +42,9 @@ type FileId = (u64, u64);
 
 /// The files that are being rotated. The lock is not held while one is: its disk may be slow, or hang.
 static ROTATING: Mutex<BTreeSet<FileId>> = Mutex::new(BTreeSet::new());
+
+/// The threads that rotate.
+static ROTATIONS: Mutex<HangingThreads> = Mutex::new(HangingThreads::new("slow log"));
 
 const FOLDER_MODE: u32 = 0o700;
 /// The bits of a mode that a copy gets. Without set-user-ID: the content is not ours.
@@ -89,7 +93,7 @@ impl SlowLogFile {
 
     /// Rotates the file if it has grown long: its content moves to a file with `.1` at the end of the name. That
     /// happens on a thread, because the file system may hang.
-    pub fn rotate_if_long(&self) {
+    pub fn rotate_if_long(&self, application: &str) {
         if self.is_rotating.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -101,8 +105,9 @@ impl SlowLogFile {
                 tracing::warn!("{}", log.problem("rotated", &error));
             }
         };
-        // Without a thread, the flag is dropped at once.
-        let _ = std::thread::Builder::new().name("slow log".to_owned()).spawn(rotate);
+        // Each generation has a file of its own: threads that hang count for the application. Without a thread, the flag is
+        // dropped at once.
+        ROTATIONS.lock().unwrap_or_else(PoisonError::into_inner).start(application, rotate);
     }
 
     /// Workers keep the file open and append to it, so its end is copied, and then it is emptied. Lines that are

@@ -1,7 +1,8 @@
 //! How long an application may take to boot: a warning in the log after a while, and a failure at the end.
 //!
 //! The warning is for the operator of an application whose preloading is slow. The failure ends a change that would
-//! otherwise never be answered.
+//! otherwise never be answered. A process that is killed may not exit for as long as a file system does not answer it:
+//! nothing waits for that.
 
 use howdah_protocol::test_time::divided;
 use std::time::{Duration, Instant};
@@ -10,6 +11,8 @@ use std::time::{Duration, Instant};
 const WARN_AFTER: Duration = Duration::from_secs(10);
 /// After this time the start has failed.
 const FAIL_AFTER: Duration = Duration::from_secs(60);
+/// After this time more, a process that was killed is given up.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(5);
 
 /// How long a start may take.
 pub fn timeout() -> Duration {
@@ -28,8 +31,10 @@ pub struct BootTimeout {
 pub enum BootStep {
     /// Log a warning.
     Warn,
-    /// The start has failed.
+    /// The start has failed: kill the process.
     Fail,
+    /// The process has not exited: go on without it.
+    GiveUp,
 }
 
 // === impl BootTimeout ===
@@ -45,7 +50,8 @@ impl BootTimeout {
         let step = self.next.filter(|_| self.deadline().is_some_and(|at| at <= now))?;
         self.next = match step {
             BootStep::Warn => Some(BootStep::Fail),
-            BootStep::Fail => None,
+            BootStep::Fail => Some(BootStep::GiveUp),
+            BootStep::GiveUp => None,
         };
         Some(step)
     }
@@ -55,6 +61,7 @@ impl BootTimeout {
         match self.next? {
             BootStep::Warn => Some(self.started + divided(WARN_AFTER)),
             BootStep::Fail => Some(self.started + timeout()),
+            BootStep::GiveUp => Some(self.started + timeout() + divided(GIVE_UP_AFTER)),
         }
     }
 }
@@ -64,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_is_warned_about_after_ten_seconds_and_fails_after_sixty() {
+    fn a_start_is_warned_about_fails_and_is_given_up() {
         let started = Instant::now();
         let mut timeout = BootTimeout::new(started);
         let table = [
@@ -74,6 +81,8 @@ mod tests {
             (11, None),
             (59, None),
             (60, Some(BootStep::Fail)),
+            (64, None),
+            (65, Some(BootStep::GiveUp)),
             (99, None),
         ];
         for (seconds, expected) in table {

@@ -66,7 +66,7 @@ fn describe(bytes: &Bytes) -> Value {
         samples.frames.iter().map(|frame| json!({ "name": frame.label(), "file": frame.file })).collect();
     let stacks: Vec<_> = samples.folded().into_iter().map(|(stack, count)| json!([stack, count])).collect();
     json!({ "samples": samples.count(), "workers": samples.worker_count(), "frames": frames, "stacks": stacks,
-            "complete": bytes.len() < FULL_BYTES })
+            "complete": bytes.len() < FULL_BYTES && samples.without_stack == 0 })
 }
 
 /// The routes that keep memory.

@@ -73,9 +73,12 @@ impl RequestKind {
         let mut of_script = narrowing.clone();
         script.hash(&mut of_script);
         host.hash(&mut narrowing);
-        paths.hash(&mut narrowing);
+        // Mostly there is no rewrite: the second text is the first one.
+        paths[0].hash(&mut narrowing);
+        (paths[1] != paths[0]).then_some(paths[1]).hash(&mut narrowing);
         let of_paths = narrowing.finish();
-        queries.hash(&mut narrowing);
+        queries[0].hash(&mut narrowing);
+        (queries[1] != queries[0]).then_some(queries[1]).hash(&mut narrowing);
         RequestKind([narrowing.finish(), of_paths, of_script.finish()])
     }
 }

@@ -22,6 +22,8 @@ pub struct Started {
 
 /// The most bytes of all interim responses to a request. Further ones are dropped, at less cost.
 const MAX_INTERIM_BYTES: usize = 256 * 1024;
+/// The size of the smallest of them, as it counts: 256 such responses are as many as a client gets at most.
+const INTERIM_BYTES: usize = 1024;
 
 /// Waits for the head of the response. `inform` gets the heads of interim responses before it.
 ///
@@ -49,7 +51,7 @@ pub async fn head(
         let has_head = loop {
             match response::parse(&arrived[passed..]) {
                 Ok(Some((head, length))) if head.is_interim => {
-                    interim_bytes = length.saturating_add(interim_bytes);
+                    interim_bytes = length.max(INTERIM_BYTES).saturating_add(interim_bytes);
                     if interim_bytes <= MAX_INTERIM_BYTES {
                         inform(&head);
                     }

@@ -21,6 +21,7 @@ use howdah_protocol::messages::prototype::{FromPrototype, ToPrototype};
 use process::PrototypeProcess;
 use responsiveness::{FORK_TIMEOUT, ProbeStep, Responsiveness};
 use rustix::process::Pid;
+use std::fmt::Write as _;
 use std::io;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -35,6 +36,8 @@ pub struct Prototype {
     loaded: Option<LoadedPhp>,
     /// Why the last one could not load PHP.
     failure: Option<String>,
+    /// Whether its process was killed because it did not start, and has not exited: a file system does not answer it.
+    is_given_up: bool,
     /// Whether a worker has ever been forked.
     is_proven: bool,
 }
@@ -85,6 +88,7 @@ impl Prototype {
             responsiveness: Responsiveness::new(now),
             loaded: None,
             failure: None,
+            is_given_up: false,
             is_proven: false,
         }
     }
@@ -102,7 +106,7 @@ impl Prototype {
     /// Why PHP does not start. `None` while it may still do so.
     pub fn failure(&self) -> Option<&str> {
         match self.state {
-            PrototypeState::Up(_) => None,
+            PrototypeState::Up(_) if !self.is_given_up => None,
             _ => self.failure.as_deref(),
         }
     }
@@ -169,7 +173,7 @@ impl Prototype {
         resources: io::Result<BootResources>,
         now: Instant,
     ) -> Result<(), PrototypeDeath> {
-        self.failure = None;
+        (self.failure, self.is_given_up) = (None, false);
         match resources.and_then(|resources| PrototypeProcess::start(plan, resources, now)) {
             Ok(process) => {
                 self.state = PrototypeState::Up(Box::new(process));
@@ -419,6 +423,15 @@ impl Prototype {
                 };
                 self.failure = Some(format!("it took more than {seconds} s; does {suspect}?"));
                 process.kill_group();
+            }
+            Some(BootStep::GiveUp) => {
+                let pid = process.pid.as_raw_pid();
+                let reason = self.failure.get_or_insert_with(|| "it does not start".to_owned());
+                let _ = write!(
+                    reason,
+                    "; its prototype (pid {pid}) was killed and has not exited: does a file system hang?"
+                );
+                self.is_given_up = true;
             }
             None => {}
         }

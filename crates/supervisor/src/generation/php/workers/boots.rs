@@ -3,7 +3,8 @@
 //!
 //! The first worker of a generation boots alone: if its script fails, its output is the reason of the failure. Then the
 //! others boot, a few at a time, because boots compete for processors. The generation is proven when all of its workers
-//! are ready. A worker that is not ready in time is killed.
+//! are ready. A worker that is not ready in time is killed. If it does not even exit then, the generation has failed all
+//! the same.
 //!
 //! A worker reports that it is ready in its account, in memory that it shares with the supervisor. That is read at
 //! short intervals, and only while a worker boots.
@@ -33,6 +34,9 @@ pub struct Boots {
     was_ready: bool,
     /// Whether all workers have been ready.
     is_proven: bool,
+    /// How many workers have ended before all were ready, and how the last one exited.
+    ended: usize,
+    last_end: String,
     /// Why the first boot failed.
     failure: Option<String>,
 }
@@ -47,6 +51,8 @@ struct BootingWorker {
 
 /// The time between two looks at the accounts.
 const LOOK: Duration = Duration::from_millis(10);
+/// If this number of workers ends before all have been ready, they do not stay alive: a change does not wait for them any longer.
+const MAX_ENDED: usize = 10;
 /// The weight of the costliest boot decays by this factor at each boot.
 const COST_DECAY: f64 = 0.9;
 
@@ -64,6 +70,8 @@ impl Boots {
             look_at: None,
             cost: Duration::ZERO,
             was_ready: false,
+            ended: 0,
+            last_end: String::new(),
             failure: None,
         }
     }
@@ -126,6 +134,9 @@ impl Boots {
 
     /// It has exited. `was_ready` is whether it had asked for a request, `output` what it wrote last.
     pub fn on_exit(&mut self, worker: WorkerId, was_ready: bool, end: &str, output: impl FnOnce() -> String) {
+        if !self.is_proven {
+            end.clone_into(&mut self.last_end);
+        }
         if !self.is_booting(worker) {
             return;
         }
@@ -140,6 +151,14 @@ impl Boots {
     pub fn forget(&mut self, worker: WorkerId) {
         if self.is_booting(worker) {
             self.booting.remove(&worker.index);
+        }
+        self.ended += usize::from(!self.is_proven);
+        if self.ended == MAX_ENDED && self.failure.is_none() {
+            let (script, last) = (self.script.as_deref().unwrap_or_default(), &self.last_end);
+            let last = if last.is_empty() { String::new() } else { format!("; the last one {last}") };
+            self.failure = Some(format!(
+                "{MAX_ENDED} workers of its worker script {script} ended before all of them were ready{last}"
+            ));
         }
     }
 
@@ -168,6 +187,7 @@ impl Boots {
     fn kill_overdue(&mut self, now: Instant) {
         let (application, script) = (&self.application, self.script.as_deref().unwrap_or_default());
         let seconds = boot_timeout::timeout().as_secs();
+        let mut given_up = None;
         for booting in self.booting.values_mut() {
             match booting.timeout.step(now) {
                 Some(BootStep::Warn) => {
@@ -176,7 +196,10 @@ impl Boots {
                     );
                 }
                 Some(BootStep::Fail) => {
-                    let Some(process) = booting.process else { continue };
+                    let Some(process) = booting.process else {
+                        given_up = Some(format!("was not started within {seconds} s"));
+                        continue;
+                    };
                     tracing::error!(
                         "the application {application:?}: its worker script {script} (pid {}) has not asked for a request \
                          within {seconds} s; killing it",
@@ -184,8 +207,17 @@ impl Boots {
                     );
                     process.kill();
                 }
+                Some(BootStep::GiveUp) => {
+                    let pid = booting.process.map_or(0, |process| process.pid.as_raw_pid());
+                    given_up = Some(format!(
+                        "was killed after {seconds} s and has not exited (pid {pid}: does a file system hang?)"
+                    ));
+                }
                 None => {}
             }
+        }
+        if let Some(end) = given_up.filter(|_| !self.is_proven) {
+            self.fail(&end, "");
         }
     }
 
@@ -203,6 +235,7 @@ impl Boots {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::Pid;
 
     fn worker(index: u16) -> WorkerId {
         WorkerId { index, incarnation: 0 }
@@ -262,6 +295,50 @@ mod tests {
         boots.on_ordered(worker(1), now);
         boots.on_exit(worker(1), false, "exited with code 78", String::new);
         assert_eq!((boots.failure(), boots.len()), (None, 0));
+    }
+
+    #[test]
+    fn workers_that_are_ready_but_do_not_stay_alive_are_a_failure() {
+        let mut now = Instant::now();
+        let mut boots = of_worker_script(now, &[]);
+        for ended in 0..MAX_ENDED {
+            assert_eq!(boots.failure(), None, "after {ended}");
+            boots.on_ordered(worker(0), now);
+            now += LOOK;
+            boots.on_time(|_| true, false, now);
+            boots.on_exit(worker(0), true, "was killed by signal 14", || panic!("its output is not needed"));
+            boots.forget(worker(0));
+        }
+        assert!(boots.failure().is_some_and(|failure| failure.ends_with("the last one was killed by signal 14")));
+
+        let mut boots = of_worker_script(now, &[0]);
+        boots.on_time(|_| true, true, now + LOOK);
+        for _ in 0..2 * MAX_ENDED {
+            boots.forget(worker(0));
+        }
+        assert_eq!(boots.failure(), None, "all were ready before");
+    }
+
+    #[test]
+    fn a_worker_that_is_not_started_or_does_not_exit_is_a_failure_of_the_generation() {
+        let now = Instant::now();
+        let never_started = of_worker_script(now, &[0]);
+        let mut never_ends = of_worker_script(now, &[0]);
+        // No process has this id: it cannot be killed, and its death is never reported.
+        let process = Process { pid: Pid::from_raw(i32::MAX).unwrap(), started: 0 };
+        never_ends.on_started(worker(0), Some(process));
+        let timeout = boot_timeout::timeout();
+        let table = [(never_started, Duration::ZERO, "was not started"), (never_ends, timeout, "has not exited")];
+        for (mut boots, more, reason) in table {
+            let mut before_and_after = [timeout / 2, timeout + more].map(|passed| {
+                for seconds in 0..3 {
+                    boots.on_time(|_| false, true, now + passed + Duration::from_secs(seconds));
+                }
+                boots.failure().map(str::to_owned)
+            });
+            assert_eq!(before_and_after[0], None);
+            assert!(before_and_after[1].take().is_some_and(|failure| failure.contains(reason)), "{reason}");
+        }
     }
 
     #[test]

@@ -460,9 +460,14 @@ impl Watching {
     fn add_again(&mut self) -> Option<PathBuf> {
         let tops: Vec<PathBuf> = self.tops.keys().cloned().collect();
         if !self.exhausted {
-            self.folders.clear();
+            let before = std::mem::take(&mut self.folders);
             for top in &tops {
                 self.add(&Rc::from(&**top), top, |_| false);
+            }
+            // The watch of a folder that was moved away would not count any more, but take one of those of all programs of root.
+            for watch in before.into_keys().filter(|watch| !self.folders.contains_key(watch)) {
+                // The folder may have been removed.
+                let _ = inotify::remove_watch(&self.inotify, watch);
             }
         }
         tops.into_iter().next()

@@ -1,6 +1,7 @@
 use super::*;
 use howdah_config::Configuration;
 use howdah_protocol::messages::generation_paths::PinnedLink;
+use std::os::fd::AsRawFd;
 
 fn watched(root: &Path) -> WatchedApplication {
     let text = serde_json::json!({"applications": {"x": {"type": "php", "root": root, "reload": "on-change"}}});
@@ -259,6 +260,12 @@ fn folders_whose_events_were_lost_are_watched() {
     let folder = tempfile::tempdir().unwrap();
     let root = std::fs::canonicalize(folder.path()).unwrap();
     let mut watching = Watching::begin(watched(&root)).unwrap();
+    std::fs::create_dir_all(root.join("moved/away")).unwrap();
+    while watching.folders.len() < 3 {
+        wait(&watching);
+        watching.read();
+    }
+    std::fs::rename(root.join("moved"), root.join(".hidden")).unwrap();
     let most: usize =
         std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
     for number in 0..=most {
@@ -266,6 +273,9 @@ fn folders_whose_events_were_lost_are_watched() {
     }
     std::fs::create_dir(root.join("new")).unwrap();
     assert_eq!(next(&mut watching), Some(root.clone()));
+    let descriptor = format!("/proc/self/fdinfo/{}", watching.inotify.as_raw_fd());
+    let watches = std::fs::read_to_string(descriptor).unwrap().matches("inotify wd:").count();
+    assert_eq!(watches, 2, "folders that were moved away keep no watch");
     std::fs::write(root.join("new/a.php"), "").unwrap();
     assert_eq!(next(&mut watching), Some(root.join("new/a.php")));
 }
