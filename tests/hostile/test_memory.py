@@ -210,7 +210,7 @@ def test_large_forms_have_a_limit_of_memory_for_all(run, folder):
         wait_for(all_are_there, "the requests")
         assert peak_bytes(server.router()) < (512 + 150) << 20
         assert {client.response("POST").status for client in refused()} == {503}
-        server.wait_for_log_line("large forms of all requests have")
+        server.wait_for_log_line("large forms and heads of all requests have")
 
 
 def multipart(parts: list[bytes]) -> tuple[list[tuple[str, str]], bytes]:
@@ -232,7 +232,7 @@ def test_names_of_files_take_memory_of_forms(run, folder):
             client.send_request("POST", "/", headers, form)
         answered = wait_for(lambda: select.select([client.socket for client in clients], [], [], 0)[0], "an answer")
         assert {client.response("POST").status for client in clients if client.socket in answered} == {503}
-        server.wait_for_log_line("large forms of all requests have")
+        server.wait_for_log_line("large forms and heads of all requests have")
         # An array takes half a kilobyte, and its name two bytes.
         headers, form = multipart([b'name="' + b"a" + b"[]" * 125 + b'"; filename=""'] * 160)
         arrays = stack.enter_context(server.connect())

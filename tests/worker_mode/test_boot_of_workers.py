@@ -1,5 +1,6 @@
 """The boot of worker scripts: readiness, failures, and the loop's end."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -84,6 +85,24 @@ def test_a_boot_that_hangs_fails(folder, empty):
     folder.php("worker.php", "sleep(600);" + LOOP)
     answer = server.api("PUT", "/config/applications/app", application(folder))
     assert answer.status == 500 and "was killed by signal 9" in answer.json()["detail"]
+
+
+def test_slow_boots_one_after_the_other_do_not_hold_up_a_change(folder, empty):
+    """Each has its 60 s, here 2 s. Together they have 70 s."""
+    server = empty(time_divider=30)
+    folder.php("worker.php", "sleep(1);" + LOOP)
+    began = time.monotonic()
+    # One first, and then a few at a time.
+    answer = server.api("PUT", "/config/applications/app", application(folder, processes=40))
+    assert answer.status == 200 and time.monotonic() - began < 6, answer.text
+    server.wait_for_log_line("not all of its processes are ready in time")
+
+
+def test_a_worker_that_is_ready_and_dies_fails(folder, empty):
+    server = empty()
+    folder.php("worker.php", "exec('(sleep 0.03; kill -ALRM ' . getmypid() . ') > /dev/null 2>&1 &'); usleep(10_000);" + LOOP)
+    answer = server.api("PUT", "/config/applications/app", application(folder, processes=100))
+    assert answer.status == 500 and "was killed by signal 14" in answer.json()["detail"], answer.text
 
 
 def test_a_generation_switches_when_all_workers_are_ready(folder, run):

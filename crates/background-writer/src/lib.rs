@@ -177,6 +177,13 @@ impl Drop for BackgroundWriter {
 // === impl WriterThread ===
 
 impl WriterThread {
+    /// The writer again, with the lines that are left. Its thread, if that still runs, goes on.
+    pub fn writer(&self) -> Option<BackgroundWriter> {
+        let shared = self.0.upgrade()?;
+        shared.lock().closed = false;
+        Some(BackgroundWriter { shared })
+    }
+
     /// Whether the writer is in use, or its thread still runs.
     pub fn is_alive(&self) -> bool {
         self.0.strong_count() > 0
@@ -214,6 +221,8 @@ impl Shared {
         };
         let mut queue = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
         if queue.lines.is_empty() {
+            // The next lines, of a writer that comes back, start another thread.
+            queue.started = false;
             return None;
         }
         queue.writing = true;

@@ -75,6 +75,9 @@ impl ResponseContext {
                             "its response has headers of more than {MAX_HEADER_BYTES} bytes"
                         )));
                     }
+                    if context.headers.0.len() > MAX_VALUES {
+                        return Err(Violation(format!("its response has more than {MAX_VALUES} values of headers")));
+                    }
                 }
                 (1 | 2, _) => return Err(malformed(Malformed)),
                 _ => {}
@@ -162,7 +165,7 @@ impl<'de> Deserialize<'de> for Values {
     }
 }
 
-/// One value of a header. A list within a list would be none: each level would copy all of its values.
+/// One value of a header. A list within a list is not allowed: each level would copy all of its values.
 struct TextOrNumber;
 
 impl<'de> DeserializeSeed<'de> for TextOrNumber {
@@ -209,11 +212,8 @@ fn read_entry(entry: &[u8], headers: &mut ResponseFields, length: &mut usize) ->
     while let Some(field) = fields.next()? {
         match field {
             (1, Value::Bytes(value)) => {
-                if headers.0.len() == MAX_VALUES {
-                    return Err(Malformed);
-                }
                 *length += name.len() + value.len() + 1;
-                if *length > MAX_HEADER_BYTES {
+                if *length > MAX_HEADER_BYTES || headers.0.len() > MAX_VALUES {
                     return Ok(());
                 }
                 headers.0.push((String::from_utf8_lossy(name).into_owned(), value.to_vec()));
@@ -308,5 +308,10 @@ mod tests {
         };
         assert_eq!(headers(261).expect("a response").headers.0.len(), 261);
         assert!(headers(262).expect_err("too many").0.contains("headers of more than 262144 bytes"));
+        let (mut entry, mut bytes) = (Vec::new(), vec![8, 1]);
+        write_message(&mut entry, 2, &[0x0a, 0].repeat(MAX_VALUES + 1));
+        write_message(&mut bytes, 2, &entry);
+        let many = ResponseContext::from_proto(&bytes).expect_err("too many").0;
+        assert!(many.contains("more than 10000 values"), "{many}");
     }
 }

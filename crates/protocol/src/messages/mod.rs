@@ -2,6 +2,7 @@
 //!
 //! - [`prototype`]: between the supervisor and a prototype
 //! - [`router`]: between the supervisor and the router
+//! - [`router_load`]: a load report of the router that is longer than a message
 //! - [`acme`]: between the supervisor and the process that obtains certificates
 //! - [`exporter`]: between the supervisor and the process of the metrics listener
 //! - [`launch`]: the order to start a program that is not howdah's own
@@ -15,4 +16,5 @@ pub mod launch;
 pub mod process_end;
 pub mod prototype;
 pub mod router;
+pub mod router_load;
 pub mod warm_up;

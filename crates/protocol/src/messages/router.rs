@@ -341,11 +341,12 @@ pub enum FromRouter {
         /// Its number.
         version: u64,
     },
-    /// The answer to [`ToRouter::ReportLoad`].
+    /// The answer to [`ToRouter::ReportLoad`]. A long one comes in several parts: see
+    /// [`router_load`](crate::messages::router_load).
     Load(RouterLoad),
 }
 
-/// The load of a router.
+/// The load of a router. The maps may lack entries that are zero, and servers without connections and trouble.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterLoad {
     /// Connections of clients accepted since it started.
@@ -368,6 +369,8 @@ pub struct RouterLoad {
     pub upstream_active: BTreeMap<String, BTreeMap<String, u64>>,
     /// The addresses of FastCGI applications, by generation and address.
     pub fastcgi_servers: BTreeMap<u64, BTreeMap<String, FastCgiServerLoad>>,
+    /// Another part of this report follows.
+    pub more: bool,
 }
 
 /// The connections of a router to an address of a FastCGI application.

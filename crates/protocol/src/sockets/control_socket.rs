@@ -4,14 +4,19 @@
 //! file means that the other side is dead. A message of the supervisor may be longer: its text is then in a memfd, the
 //! first of the descriptors. The supervisor accepts no descriptor from a child: a read of it could block without end,
 //! and so could its end. The sockets do not block: both sides wait with poll(2) or in an event loop.
+//!
+//! If too few descriptors are free for those of a message, the kernel cuts them off, and a part of a pair of pipes would
+//! look like a connection. Such a message is an error ([`CutOff::is`]). A child receives nothing of it: the message
+//! stays in the socket until descriptors are free.
 
+use crate::sockets::descriptor_reserve::{CutOff, DescriptorReserve};
 use crate::sockets::refused_descriptors::close_received;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -90,9 +95,15 @@ impl ControlSocket {
     /// Receives a message of any length from a sender that is trusted.
     ///
     /// # Errors
-    /// The errors of [`Self::receive`].
+    /// The errors of [`Self::receive`]. After one for which [`CutOff::is`] is true, the message can be received again.
     pub fn receive_long<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
-        let Some((mut text, mut descriptors)) = self.receive_text()? else { return Ok(None) };
+        let Some((mut text, mut descriptors)) = self.receive_text(RecvFlags::PEEK)? else { return Ok(None) };
+        // The message is whole. Without room for descriptors, the kernel drops its own references to them.
+        match rustix::net::recv(&self.fd, &mut [0; 1], RecvFlags::empty()) {
+            Ok(_) => {}
+            Err(Errno::CONNRESET) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
         if text == IN_FIRST_DESCRIPTOR && !descriptors.is_empty() {
             let mut file = File::from(descriptors.remove(0));
             text.clear();
@@ -107,8 +118,23 @@ impl ControlSocket {
     /// # Errors
     /// The errors of [`Self::receive`], but for the ones that only mean that no message has come.
     pub fn wait_for_long<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        self.wait_for(|| self.receive_long())
+    }
+
+    /// The same for a process with a reserve of descriptors.
+    ///
+    /// # Errors
+    /// As for [`Self::wait_for_long`].
+    pub fn wait_for_long_with<T: DeserializeOwned>(
+        &self,
+        reserve: &DescriptorReserve,
+    ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        self.wait_for(|| reserve.open(|| self.receive_long()))
+    }
+
+    fn wait_for<T>(&self, receive: impl Fn() -> io::Result<Option<T>>) -> io::Result<Option<T>> {
         loop {
-            match self.receive_long() {
+            match receive() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     match poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], None) {
                         Ok(_) | Err(Errno::INTR) => {}
@@ -126,7 +152,7 @@ impl ControlSocket {
     /// # Errors
     /// `WouldBlock` when there is no message. Other kinds when the message is not a `T`, or has descriptors.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
-        let Some((text, descriptors)) = self.receive_text()? else { return Ok(None) };
+        let Some((text, descriptors)) = self.receive_text(RecvFlags::empty())? else { return Ok(None) };
         if !descriptors.is_empty() {
             close_received(descriptors);
             return Err(io::Error::other("it has descriptors"));
@@ -134,15 +160,15 @@ impl ControlSocket {
         serde_json::from_slice(&text).map(Some).map_err(io::Error::other)
     }
 
-    fn receive_text(&self) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+    fn receive_text(&self, flags: RecvFlags) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
         let mut text = vec![0; MESSAGE_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let received =
-            rustix::net::recvmsg(&self.fd, &mut [IoSliceMut::new(&mut text)], &mut ancillary, RecvFlags::CMSG_CLOEXEC);
-        let len = match received {
-            Ok(message) => message.bytes,
-            Err(rustix::io::Errno::CONNRESET) => 0,
+        let flags = flags | RecvFlags::CMSG_CLOEXEC;
+        let received = rustix::net::recvmsg(&self.fd, &mut [IoSliceMut::new(&mut text)], &mut ancillary, flags);
+        let (len, is_cut_off) = match received {
+            Ok(message) => (message.bytes, message.flags.contains(ReturnFlags::CTRUNC)),
+            Err(Errno::CONNRESET) => (0, false),
             Err(error) => return Err(error.into()),
         };
         let mut descriptors = Vec::new();
@@ -150,6 +176,13 @@ impl ControlSocket {
             if let RecvAncillaryMessage::ScmRights(received) = message {
                 descriptors.extend(received);
             }
+        }
+        if is_cut_off {
+            // A trusted sender's message is still in the socket, with all of them.
+            if !flags.contains(RecvFlags::PEEK) {
+                close_received(descriptors);
+            }
+            return Err(io::Error::other(CutOff));
         }
         if len == 0 {
             // The other side is dead, or it sent an empty message, which may have descriptors, too.

@@ -2,13 +2,13 @@
 //!
 //! Hashing a password takes CPU time by design, so anyone who sends wrong ones costs us much: at most one verification
 //! for each processor runs at a time, a limited number waits, and further requests are answered 503. A client has no more
-//! than a part of the places that are free, so that one that guesses passwords leaves some to others. A user who was
-//! verified just now does not wait. The time of an answer does not reveal which users exist.
+//! than a part of the places that are free, so that one that guesses passwords leaves some to others. Nor has a file of users: its owner
+//! chooses how long a verification takes. A user who was verified just now does not wait. The time of an answer does not reveal which users exist.
 
 use crate::access::client::{ClientMap, CountedRequest, LimitedClient};
 use crate::access::credentials::Credentials;
 use crate::access::password;
-use crate::access::user_file::{UserFile, UserFiles};
+use crate::access::user_file::{UserFile, UserFiles, WaitingForFile};
 use crate::access::verified::VerifiedPasswords;
 use crate::file_access::{Place, on_file_thread};
 use crate::report::OncePerMinute;
@@ -51,6 +51,8 @@ struct FoundHash {
 struct Waiting {
     /// The same, in the count of its client; `None` for clients on Unix sockets.
     of_client: Option<CountedRequest>,
+    /// The same, in the count of its file of users.
+    _of_file: Option<WaitingForFile>,
 }
 
 /// The target of the lines about wrong passwords, whose limit is by client.
@@ -92,18 +94,23 @@ impl Authentication {
         if self.verified.contains(&fingerprint) {
             return Ok(Some(user.into()));
         }
-        let waiting = Waiting::begin(client)?;
+        let file = source.file();
+        let waiting = Waiting::begin(client, file.as_ref())?;
         // The file system may hang: this needs no processor.
         let hash = source.find(&user).await?;
+        let turn = match &file {
+            Some(file) => file.turn().await,
+            None => None,
+        };
         let permit = Arc::clone(&RUNNING).acquire_owned().await.map_err(|_| Failure::Internal)?;
         drop(waiting);
         // A browser opens several connections at once.
         if self.verified.contains(&fingerprint) {
             return Ok(Some(user.into()));
         }
-        // The permit is released when a verification that has begun has ended, even if the client left.
+        // The permits are released when a verification that has begun has ended, even if the client left.
         let verification = PROCESSOR_THREADS.spawn(move || {
-            let _permit = permit;
+            let _permits = (permit, turn);
             hash.verify(&password)
         });
         let is_right = verification.await.map_err(|failure| match failure {
@@ -144,6 +151,14 @@ impl UserSource {
             return files.find(path).cloned().map(UserSource::File);
         }
         basic_auth.users.values().next().cloned().map(UserSource::NoSuchUser)
+    }
+
+    /// The file that has the hash.
+    fn file(&self) -> Option<Arc<UserFile>> {
+        match self {
+            UserSource::File(file) => Some(Arc::clone(file)),
+            UserSource::Hash(_) | UserSource::NoSuchUser(_) => None,
+        }
     }
 
     /// The source of the hash with which a password was compared. A user who does not exist is never verified.
@@ -191,10 +206,15 @@ impl Waiting {
     /// One more of this client.
     ///
     /// # Errors
-    /// 503 if all places are taken, or if the client has its part of them.
-    fn begin(client: &str) -> Result<Waiting, Failure> {
+    /// 503 if all places are taken, or if the client or the file has its part of them.
+    fn begin(client: &str, file: Option<&Arc<UserFile>>) -> Result<Waiting, Failure> {
+        let of_file = file.map(UserFile::begin_wait);
         let others = WAITING.fetch_add(1, Ordering::Relaxed);
-        let mut waiting = Waiting { of_client: None };
+        let is_refused = matches!(of_file, Some(None));
+        let mut waiting = Waiting { of_client: None, _of_file: of_file.flatten() };
+        if is_refused {
+            return Err(refusal("too many passwords of one user_file wait for their verification".to_owned()));
+        }
         if others >= MAX_WAITING {
             return Err(refusal(format!("more than {MAX_WAITING} passwords wait for their verification")));
         }

@@ -3,13 +3,16 @@
 //! A file is read when a configuration is applied, and again when it was changed; a file that cannot be read then has
 //! no valid password. A line that is not valid is left out, with a line in the log.
 
+use crate::resources::processors::processors;
 use howdah_config::{Configuration, PasswordHash};
 use howdah_protocol::trusted_path;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The files of a configuration.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +26,14 @@ pub struct UserFile {
     path: PathBuf,
     /// The users of the version that was read last.
     read: Mutex<Option<(FileVersion, Arc<Users>)>>,
+    /// The right to verify a password of the file, and how many wait for it.
+    turns: Arc<Semaphore>,
+    waiting: AtomicU32,
 }
+
+/// A verification that waits, in the count of its file.
+#[derive(Debug)]
+pub struct WaitingForFile(Arc<UserFile>);
 
 /// The users of a file, by name.
 pub type Users = HashMap<String, PasswordHash>;
@@ -31,6 +41,8 @@ pub type Users = HashMap<String, PasswordHash>;
 /// Distinguishes versions of a file: device, inode, length, and the time of the last change in seconds and nanoseconds.
 type FileVersion = (u64, u64, u64, i64, i64);
 
+/// How many verifications for one file wait. There are more places for all.
+const MAX_WAITING: u32 = 50;
 const MAX_BYTES: u64 = 16 << 20;
 /// How many lines that are not valid are logged.
 const MAX_LOGGED: usize = 10;
@@ -42,7 +54,7 @@ impl UserFiles {
     pub fn of(configuration: &Configuration) -> UserFiles {
         let options = configuration.routes.actions().filter_map(|action| action.basic_auth.as_ref());
         let paths = options.filter_map(|basic_auth| basic_auth.user_file.clone());
-        let file = |path: PathBuf| (path.clone(), Arc::new(UserFile { path, read: Mutex::default() }));
+        let file = |path: PathBuf| (path.clone(), Arc::new(UserFile::new(path)));
         UserFiles { files: paths.map(file).collect() }
     }
 
@@ -74,6 +86,24 @@ impl UserFiles {
 // === impl UserFile ===
 
 impl UserFile {
+    fn new(path: PathBuf) -> UserFile {
+        // The owner of a file chooses how long a verification takes, up to seconds: one processor is for those of others.
+        let turns = Arc::new(Semaphore::new(processors().saturating_sub(1).max(1)));
+        UserFile { path, read: Mutex::default(), turns, waiting: AtomicU32::new(0) }
+    }
+
+    /// One more that waits; `None` if too many do.
+    pub fn begin_wait(self: &Arc<Self>) -> Option<WaitingForFile> {
+        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let counted = WaitingForFile(Arc::clone(self));
+        (waiting < MAX_WAITING).then_some(counted)
+    }
+
+    /// The turn to verify a password of this file.
+    pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turns).acquire_owned().await.ok()
+    }
+
     /// The users of the file as it is now. This may block.
     ///
     /// # Errors
@@ -141,6 +171,12 @@ fn parse(text: &str, path: &Path) -> Users {
     users
 }
 
+impl Drop for WaitingForFile {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,9 +223,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("htpasswd");
         mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-        let file = UserFile { path, read: Mutex::default() };
+        let file = UserFile::new(path);
         let (sender, result) = mpsc::channel();
         std::thread::spawn(move || sender.send(file.users().map(drop).map_err(|error| error.to_string())));
         assert_eq!(result.recv_timeout(Duration::from_secs(10)), Ok(Err("it is not a regular file".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn one_file_has_a_part_of_the_places_and_of_the_processors() {
+        let file = Arc::new(UserFile::new("/etc/users".into()));
+        let waiting: Vec<_> = (0..MAX_WAITING).map(|_| file.begin_wait().unwrap()).collect();
+        assert!(file.begin_wait().is_none());
+        drop(waiting);
+        assert!(file.begin_wait().is_some());
+        let mut turns = Vec::new();
+        for _ in 0..processors().saturating_sub(1).max(1) {
+            turns.push(file.turn().await.unwrap());
+        }
+        assert_eq!(file.turns.available_permits(), 0);
     }
 }

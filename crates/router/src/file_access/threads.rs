@@ -105,21 +105,23 @@ pub async fn on_file_thread_unlogged<T: Send + 'static>(
 
 /// Closes a file, which may wait, too: FUSE asks the file system first. Nothing waits for the close.
 pub fn close_on_file_thread<F: Send + 'static>(place: &Place, file: F) {
+    start_on_file_thread(place, move || drop(file));
+}
+
+/// Starts an operation without a result. Nothing waits for it.
+pub fn start_on_file_thread(place: &Place, operation: impl FnOnce() + Send + 'static) {
+    // Outside of a runtime there is no event loop to stop.
+    let Ok(runtime) = Handle::try_current() else { return operation() };
     let threads = PlaceThreads::of(place);
-    let close = async move {
+    runtime.spawn(async move {
         if let Ok((of_place, of_all)) = threads.permits().await {
             let running = threads.begin(Instant::now());
             FILE_THREADS.spawn_detached(move || {
                 let _held = (running, of_place, of_all);
-                drop(file);
+                operation();
             });
         }
-    };
-    match Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn(close)),
-        // Outside of a runtime there is no event loop to stop.
-        Err(_) => drop(close),
-    }
+    });
 }
 
 async fn run<T: Send + 'static>(

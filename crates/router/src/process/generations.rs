@@ -5,7 +5,7 @@ use crate::backends::fastcgi::FastCgiGeneration;
 use crate::backends::php::SharedGeneration;
 use crate::backends::proxy::HttpGeneration;
 use crate::backends::roadrunner::RoadRunnerGeneration;
-use howdah_protocol::messages::router::RouterLoad;
+use howdah_protocol::messages::router::{FastCgiServerLoad, RouterLoad};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Weak};
@@ -87,14 +87,18 @@ impl Generations {
         self.fastcgi.configured(named);
     }
 
-    /// Adds the numbers of all requests to the report.
+    /// Adds the numbers of all requests to the report, and servers that have connections or a trouble.
     pub fn add_to(&self, report: &mut RouterLoad) {
         self.php.add_to(report);
         self.http.add_to(report);
         self.roadrunner.add_to(report);
         self.fastcgi.add_to(report);
         for generation in self.fastcgi.used() {
-            report.fastcgi_servers.insert(generation.id, generation.load());
+            let mut servers = generation.load();
+            servers.retain(|_, load| *load != FastCgiServerLoad::default());
+            if !servers.is_empty() {
+                report.fastcgi_servers.insert(generation.id, servers);
+            }
         }
     }
 }
@@ -147,9 +151,11 @@ impl<G: Generation> KnownGenerations<G> {
     fn add_to(&self, report: &mut RouterLoad) {
         for generation in self.used() {
             let (id, requests) = (generation.id(), generation.requests());
-            report.requests_active.insert(id, requests.active);
-            report.requests_waiting.insert(id, requests.waiting);
-            report.requests_rejected.extend(requests.rejected.map(|rejected| (id, rejected)));
+            // The supervisor takes a missing number for 0.
+            let entry = |number: u64| (number > 0).then_some((id, number));
+            report.requests_active.extend(entry(requests.active));
+            report.requests_waiting.extend(entry(requests.waiting));
+            report.requests_rejected.extend(requests.rejected.and_then(entry));
         }
     }
 }
@@ -254,7 +260,7 @@ mod tests {
         let mut report = RouterLoad::default();
         known.add_to(&mut report);
         assert_eq!(report.requests_active, BTreeMap::from([(1, 1), (2, 2), (3, 3)]));
-        assert!(report.requests_rejected.is_empty());
+        assert!(report.requests_waiting.is_empty() && report.requests_rejected.is_empty(), "zeros are left out");
         drop(configuration);
         assert_eq!(ids(known.used()), [2, 3]);
         drop(request);

@@ -21,7 +21,7 @@ use crate::process::command::{Reconfiguration, ThreadCommand};
 use crate::process::generations::Generations;
 use crate::process::prepared::{PreparedConfiguration, prepare};
 use crate::process::thread::{self, Setup};
-use crate::report::{AbortOnPanic, SupervisorLink, inject, write_last_lines};
+use crate::report::{AbortOnPanic, OncePerMinute, SupervisorLink, inject, write_last_lines};
 use crate::request::record::application_log::ApplicationLog;
 use crate::resources::slow_work::PROCESSOR_THREADS;
 use howdah_blocking_work::{NAMES, mounts};
@@ -37,9 +37,9 @@ use howdah_protocol::messages::router::{
 };
 use howdah_protocol::messages::warm_up::WarmUpRequest;
 use howdah_protocol::sockets::control_socket::ControlSocket;
+use howdah_protocol::sockets::descriptor_reserve::{CutOff, DescriptorReserve};
 use howdah_telemetry::pipe::SpanWriter;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::net::{SocketType, sockopt};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -48,10 +48,14 @@ use std::net::UdpSocket;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 struct RouterProcess {
     control: Arc<ControlSocket>,
+    /// Clients cannot use these descriptors.
+    reserve: DescriptorReserve,
+    shortages: OncePerMinute,
     supervisor: SupervisorLink,
     threads: Vec<JoinHandle<()>>,
     commands: Vec<mpsc::UnboundedSender<ThreadCommand>>,
@@ -68,6 +72,9 @@ struct RouterProcess {
     configured: Option<Configured>,
     generations: Generations,
 }
+
+/// The pause between two attempts to receive a message for which no descriptors are free.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 
 type Descriptors = std::vec::IntoIter<OwnedFd>;
 
@@ -88,21 +95,21 @@ pub fn run() -> io::Result<()> {
     let Some((ToRouter::Boot(boot), descriptors)) = control.wait_for_long()? else {
         return Err(io::Error::other("the supervisor sent no boot message"));
     };
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+    let reserve = DescriptorReserve::keep()?;
     boot.identity.assume(boot.user.as_deref(), boot.added_group)?;
     die_with_supervisor(&control)?;
     let mut descriptors = descriptors.into_iter();
     let memory = next(&mut descriptors)?;
     howdah_telemetry::pipe::set_writer(SpanWriter::new(next(&mut descriptors)?, boot.span_marker)?);
     let counters = Arc::new(Counters::map(memory, howdah_metrics::layout::words(boot.threads))?);
-    let mut process = RouterProcess::start(&control, &boot, most, &counters).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => {
-            io::Error::other(format!("cannot start its threads ({error}); see TasksMax or pids.max"))
-        }
-        _ => error,
-    })?;
-    while let Some((message, descriptors)) = control.wait_for_long()? {
+    let mut process =
+        RouterProcess::start(&control, &boot, reserve, &counters).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                io::Error::other(format!("cannot start its threads ({error}); see TasksMax or pids.max"))
+            }
+            _ => error,
+        })?;
+    while let Some((message, descriptors)) = process.next_message()? {
         if matches!(message, ToRouter::Drain) {
             process.send_to_all(|| ThreadCommand::Drain);
             return process.drain();
@@ -118,10 +125,10 @@ impl RouterProcess {
     fn start(
         control: &Arc<ControlSocket>,
         boot: &RouterBoot,
-        descriptors: u64,
+        reserve: DescriptorReserve,
         counters: &Arc<Counters>,
     ) -> io::Result<RouterProcess> {
-        let limit = ConnectionLimit::of_descriptors(descriptors);
+        let limit = ConnectionLimit::of_descriptors(reserve.limit());
         let supervisor = SupervisorLink::new(Arc::clone(control))?;
         let on_demand = Arc::new(OnDemandCertificates::new(supervisor.clone()));
         let count = boot.threads.max(1);
@@ -139,7 +146,7 @@ impl RouterProcess {
                 loads: Arc::clone(&loads),
                 turn: turn.of(index.into()),
                 limit: Arc::clone(&limit),
-                descriptors,
+                descriptors: reserve.limit(),
                 counters: Arc::clone(counters),
                 quic_secret: boot.quic_secret,
                 on_demand: Arc::clone(&on_demand),
@@ -160,6 +167,8 @@ impl RouterProcess {
             on_demand,
             supervisor,
             control: Arc::clone(control),
+            reserve,
+            shortages: OncePerMinute::new(),
             threads,
             commands,
             loads,
@@ -171,6 +180,27 @@ impl RouterProcess {
             configured: None,
             generations: Generations::default(),
         })
+    }
+
+    /// The supervisor's next message. One that lacks descriptors stays in the socket until some are free.
+    fn next_message(&self) -> io::Result<Option<(ToRouter, Vec<OwnedFd>)>> {
+        loop {
+            match self.control.wait_for_long_with(&self.reserve) {
+                Err(error) if CutOff::is(&error) => self.wait_for_descriptors(&error),
+                received => return received,
+            }
+        }
+    }
+
+    fn wait_for_descriptors(&self, error: &io::Error) {
+        if self.shortages.is_due("") {
+            tracing::error!(
+                %error,
+                "a message of the supervisor waits until descriptors are closed; raise their limit with `ulimit -Hn`, or \
+                 LimitNOFILE= in the unit of systemd"
+            );
+        }
+        std::thread::sleep(SHORTAGE_PAUSE);
     }
 
     fn handle(&mut self, message: ToRouter, mut descriptors: Descriptors) -> io::Result<()> {
@@ -311,7 +341,8 @@ impl RouterProcess {
         self.quic_sockets.retain(|id, _| new.quic_sockets.values().any(|named| named == id));
         let quic_sockets =
             new.quic_sockets.iter().filter_map(|(listener, id)| Some((*listener, self.quic_sockets.get(id)?)));
-        let quic_sockets = quic_sockets.map(|(listener, socket)| Ok((listener, socket.try_clone()?)));
+        let quic_sockets =
+            quic_sockets.map(|(listener, socket)| Ok((listener, self.reserve.open(|| socket.try_clone())?)));
         let quic_sockets: BTreeMap<u64, UdpSocket> = quic_sockets.collect::<io::Result<_>>()?;
         self.generations.check_known(&new.generations)?;
         let generations = self.generations.php.of(&new.generations);
@@ -401,7 +432,8 @@ impl RouterProcess {
         self.quic_sockets.clear();
         while self.threads.iter().any(|thread| !thread.is_finished()) {
             poll(&mut [PollFd::new(self.control.as_fd(), PollFlags::POLLIN)], PollTimeout::from(20u8))?;
-            match self.control.receive_long() {
+            match self.reserve.open(|| self.control.receive_long()) {
+                Err(error) if CutOff::is(&error) => self.wait_for_descriptors(&error),
                 Ok(Some((ToRouter::Drain, _))) | Err(_) => {}
                 Ok(Some((message, descriptors))) => self.handle(message, descriptors.into_iter())?,
                 Ok(None) => return Ok(()),

@@ -2,10 +2,12 @@
 //!
 //! No thread of the router waits for the supervisor, which may be busy with a disk for seconds: messages go into a queue,
 //! and a thread of its own sends them. No message in the queue is lost while the supervisor lives; the router exits with
-//! it.
+//! it. A load report that is longer than a message is sent in parts. A message that fails for another reason is logged as
+//! an error, once a minute.
 
-use crate::report::AbortOnPanic;
+use crate::report::{AbortOnPanic, OncePerMinute};
 use howdah_protocol::messages::router::FromRouter;
+use howdah_protocol::messages::router_load::LoadParts;
 use howdah_protocol::sockets::control_socket::ControlSocket;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
@@ -41,8 +43,9 @@ impl SupervisorLink {
         let left = Arc::clone(&waiting);
         std::thread::Builder::new().name("to the supervisor".to_owned()).spawn(move || {
             let _abort = AbortOnPanic;
+            let failures = OncePerMinute::new();
             for message in messages {
-                send(&socket, &message);
+                deliver(&socket, message, &failures);
                 left.fetch_sub(1, Ordering::Relaxed);
             }
         })?;
@@ -73,16 +76,51 @@ impl Drop for ReportOnDrop {
     }
 }
 
+/// Sends a message, in parts if it is a load report that is too long.
+fn deliver(socket: &ControlSocket, message: FromRouter, failures: &OncePerMinute) {
+    let error = match send(socket, &message) {
+        Ok(()) => return,
+        Err(error) => error,
+    };
+    match message {
+        FromRouter::Load(load) if error.kind() == io::ErrorKind::InvalidInput => {
+            let LoadParts { parts, left_out, .. } = LoadParts::of(load);
+            if left_out > 0 && failures.is_due("load") {
+                tracing::error!(
+                    entries = left_out,
+                    "the load report is too long; `howdah status` and the metrics show the rest of it as 0"
+                );
+            }
+            for message in parts.into_iter().map(FromRouter::Load) {
+                if let Err(error) = send(socket, &message) {
+                    log_failure(&error, &message, failures);
+                }
+            }
+        }
+        message => log_failure(&error, &message, failures),
+    }
+}
+
+fn log_failure(error: &io::Error, message: &FromRouter, failures: &OncePerMinute) {
+    if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) {
+        return tracing::debug!(%error, "the supervisor is gone");
+    }
+    let text = format!("{message:?}");
+    let name = text.split(|other: char| !other.is_alphanumeric()).next().unwrap_or_default();
+    if failures.is_due(name) {
+        tracing::error!(%error, message = name, "cannot send a message to the supervisor; the message is lost");
+    }
+}
+
 /// Waits until the socket has room, or the supervisor is gone.
-fn send(socket: &ControlSocket, message: &FromRouter) {
+fn send(socket: &ControlSocket, message: &FromRouter) -> io::Result<()> {
     loop {
         match socket.send(message, &[]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let _ = poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], PollTimeout::NONE);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return tracing::debug!(%error, ?message, "the supervisor is gone"),
-            Ok(()) => return,
+            result => return result,
         }
     }
 }
@@ -90,6 +128,9 @@ fn send(socket: &ControlSocket, message: &FromRouter) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use howdah_protocol::messages::router::{FastCgiServerLoad, RouterLoad};
+    use howdah_protocol::messages::router_load::ArrivingLoad;
+    use std::collections::BTreeMap;
     use std::time::{Duration, Instant};
 
     #[test]
@@ -119,5 +160,35 @@ mod tests {
         }
         let nothing = supervisor.receive::<FromRouter>().expect_err("an outdated report");
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_load_report_of_a_thousand_servers_arrives_and_delays_no_other_message() {
+        let (supervisor, router) = ControlSocket::pair().expect("sockets");
+        let router = SupervisorLink::new(Arc::new(router)).expect("a thread");
+        let server = FastCgiServerLoad { connections: 1, idle: 1, trouble: Some("x".repeat(200)) };
+        let servers = |id: u64| BTreeMap::from([(format!("unix:/run/{id}.sock"), server.clone())]);
+        let load = RouterLoad {
+            requests_total: 7,
+            requests_active: (0..1000).map(|id| (id, 1)).collect(),
+            fastcgi_servers: (0..1000).map(|id| (id, servers(id))).collect(),
+            ..RouterLoad::default()
+        };
+        router.send(&FromRouter::Load(load.clone()));
+        // Longer than a message, and not a load report: it is lost.
+        router.send(&FromRouter::Rejected { version: 1, reason: "x".repeat(100_000) });
+        router.send(&FromRouter::Load(RouterLoad::default()));
+        let (mut arriving, mut reports, mut parts) = (ArrivingLoad::default(), Vec::new(), 0);
+        while reports.len() < 2 {
+            match supervisor.receive::<FromRouter>() {
+                Ok(Some(FromRouter::Load(part))) => {
+                    parts += 1;
+                    reports.extend(arriving.add(part));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(parts > 3 && reports == [load, RouterLoad::default()], "{parts}");
     }
 }

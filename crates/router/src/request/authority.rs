@@ -54,8 +54,8 @@ fn name(authority: &str) -> Option<&str> {
             address[1..address.len() - 1].bytes().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte));
         return (address.len() > 2 && is_address && is_port(port)).then_some(address);
     }
-    let name_bytes = authority.bytes().position(|byte| byte == b':').unwrap_or(authority.len());
-    let (name, port) = authority.split_at(name_bytes);
+    let name_end = authority.bytes().position(|byte| byte == b':').unwrap_or(authority.len());
+    let (name, port) = authority.split_at(name_end);
     let name = name.strip_suffix('.').unwrap_or(name);
     // A name with an empty label could be "..", which is a folder for a program that makes a path of it.
     let mut previous = b'.';

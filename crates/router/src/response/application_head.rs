@@ -90,7 +90,7 @@ pub fn copy_headers<'f>(
         }
     }
     if !unusual.is_empty() {
-        let names = fields.map(|(name, _)| name);
+        let names = fields.map(|(name, _)| if name == PHP_CONTENT_TYPE { b"Content-Type" } else { name });
         header_case::keep(response, &unusual, names.filter_map(|name| std::str::from_utf8(name).ok()));
     }
     if let Some((name, count)) = wrong {

@@ -107,7 +107,12 @@ impl StaticFiles {
     }
 
     fn with_cache(capacity: usize, waiting: Waiting) -> Self {
-        Self { opener: Opener::default(), cache: RefCell::new(Cache::new(capacity)), key: RefCell::default(), waiting }
+        Self {
+            opener: Opener::new(waiting),
+            cache: RefCell::new(Cache::new(capacity)),
+            key: RefCell::default(),
+            waiting,
+        }
     }
 
     /// Answers a request with a file. `stat` and `open` happen on this thread; a read that has to wait for the disk
@@ -188,9 +193,10 @@ impl StaticFiles {
         Ok(match served {
             Ok(response) => ShareOutcome::Response(response),
             Err(OpenError::Missing | OpenError::BaseRefused) => ShareOutcome::NotFound,
+            Err(OpenError::WouldWait) => return Err(WouldWait),
             Err(OpenError::Denied) => ShareOutcome::Forbidden,
             Err(OpenError::Refused) => {
-                refusal::warn(shared);
+                refusal::warn(shared, share.place, self.waiting);
                 ShareOutcome::NotFound
             }
             Err(OpenError::Failed(error)) => ShareOutcome::Response(failure(shared, error)),

@@ -5,9 +5,10 @@
 //! that allows it. It is logged once a minute for each link, so that a busy page does not fill the log.
 //!
 //! The search for the link happens after the refusal, on a file system that may have changed meanwhile: it decides
-//! nothing, and it is no error if it finds no link.
+//! nothing, and it is no error if it finds no link. It may wait, and is then work of another thread.
 
 use super::open::{LinkPolicy, SharedPath};
+use crate::file_access::{Place, Waiting, start_on_file_thread};
 use crate::report::OncePerMinute;
 use howdah_protocol::canonical;
 use std::path::{Path, PathBuf};
@@ -20,13 +21,24 @@ static SEARCHED: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 /// The shares in which a link was searched while there were too many such paths.
 static SEARCHED_SHARES: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
 
-/// Logs which link of the path was refused, unless that was logged shortly before.
-pub(super) fn warn(shared: SharedPath<'_>) {
+/// Logs which link of the path was refused, unless that was logged shortly before. `place` names the share.
+pub(super) fn warn(shared: SharedPath<'_>, place: &Path, waiting: Waiting) {
     // A link may have thousands of names, which each search follows.
     let is_due = SEARCHED.is_due_if_there_are_few(shared.path) || SEARCHED_SHARES.is_due_if_there_are_few(shared.base);
     if !is_due {
         return;
     }
+    if waiting.at_present() == Waiting::Allowed {
+        return search(shared);
+    }
+    let (path, base, relative) = (shared.path.to_owned(), shared.base.to_owned(), shared.relative.to_owned());
+    let SharedPath { links, mounts, .. } = shared;
+    start_on_file_thread(&Place::of(place), move || {
+        search(SharedPath { path: &path, base: &base, relative: &relative, links, mounts });
+    });
+}
+
+fn search(shared: SharedPath<'_>) {
     let Some(link) = refused_link(shared).filter(|link| WARNED.is_due(link)) else { return };
     let leads_to = link.read_link().unwrap_or_default();
     // In fields: the names are those of strangers, and the message names a kind of line.

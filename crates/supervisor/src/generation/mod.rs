@@ -146,6 +146,16 @@ impl Generation {
         with_generation!(self, generation => generation.is_proven())
     }
 
+    /// Whether some of its processes have been ready.
+    pub fn is_usable(&self) -> bool {
+        with_generation!(self, generation => generation.is_usable())
+    }
+
+    /// Takes it as proven with the processes that it has.
+    pub fn go_on(&mut self) {
+        with_generation!(self, generation => generation.go_on());
+    }
+
     /// Why it does not start. `None` while it may still do so.
     pub fn failure(&self) -> Option<&str> {
         with_generation!(self, generation => generation.failure())

@@ -91,7 +91,7 @@ impl Samples {
             let depth = fields.clone().count();
             let sample: Vec<_> = match depth {
                 0 => continue,
-                _ if frames_of_all + depth > MAX_FRAMES_OF_ALL => {
+                _ if samples.without_stack > 0 || frames_of_all + depth > MAX_FRAMES_OF_ALL => {
                     samples.without_stack += 1;
                     vec![index_of(Frame::others())]
                 }

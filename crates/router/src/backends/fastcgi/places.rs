@@ -13,6 +13,7 @@
 
 use crate::backends::admission::{Ticket, Waiting};
 use crate::backends::fastcgi::connection::Connection;
+use crate::report::short_reason;
 use howdah_config::Endpoint;
 use howdah_protocol::messages::router::FastCgiServerLoad;
 use std::collections::{BTreeMap, VecDeque};
@@ -192,7 +193,7 @@ impl Places {
         let load = |server: &Server| FastCgiServerLoad {
             connections: server.taken as u64,
             idle: server.idle.len() as u64,
-            trouble: server.trouble.as_ref().map(|trouble| trouble.reason.clone()),
+            trouble: server.trouble.as_ref().map(|trouble| short_reason(&trouble.reason)),
         };
         state.servers.iter().map(|server| (server.endpoint.to_string(), load(server))).collect()
     }

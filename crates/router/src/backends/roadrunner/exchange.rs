@@ -89,7 +89,7 @@ struct DiscardOnDrop {
 
 /// How many pieces of an answer are taken before other tasks of the thread have their turn.
 const PIECES_OF_TURN: usize = 128;
-/// The most interim responses of which a client gets those that it has room for.
+/// Further interim responses to a request are dropped. A client gets no more bytes of them than 256 of the smallest have.
 const MAX_INTERIM: usize = 256;
 /// A response of a known length that is not longer is read whole before the client gets its head.
 const WHOLE_BYTES: u64 = 64 * 1024;

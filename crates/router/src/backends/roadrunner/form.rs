@@ -127,8 +127,8 @@ const WEIGHT_OF_FIELD: usize = 64;
 const WEIGHT_OF_ARRAY: usize = 128;
 /// The most memory of all large forms.
 const MOST_OF_ALL: usize = 512 * 1024 * 1024;
-/// One form has at most this part of what others have left.
-const SHARE_OF_FORM: usize = 4;
+/// One request has at most this part of what others have left.
+const SHARE_OF_FORM: usize = 2;
 /// `Retry-After` beyond that, in seconds.
 const RETRY_AFTER: u32 = 1;
 /// Where the folder of uploads comes from.
@@ -339,15 +339,19 @@ impl FieldMemory {
     /// # Errors
     /// 503 if other forms have the memory.
     fn hold(&mut self, weight: usize) -> Result<(), Failure> {
+        if COPIES * weight > MOST_OF_ALL / SHARE_OF_FORM {
+            return Err(Failure::BodyTooLarge);
+        }
         while weight > SMALL + self.weight {
-            let more = self.weight.max(SMALL);
+            // In few parts, and not much more than it needs.
+            let more = (self.weight / 8).max(SMALL);
             self.take(COPIES * more)?;
             self.weight += more;
         }
         Ok(())
     }
 
-    /// Takes this number of bytes. A form has no more than a part of what others have left: a few slow clients would have
+    /// Takes this number of bytes. A request has no more than a part of what others have left: a few slow clients would have
     /// all of it otherwise.
     fn take(&mut self, bytes: usize) -> Result<(), Failure> {
         let others = MEMORY_OF_ALL.load(Ordering::Relaxed).saturating_sub(COPIES * self.weight);
@@ -356,8 +360,8 @@ impl FieldMemory {
         let Some(part) = part else {
             if REFUSED.is_due() {
                 tracing::warn!(
-                    "large forms of all requests have {MOST_OF_ALL} bytes of memory, and one form a fourth of what is left; \
-                     answering 503"
+                    "large forms and heads of all requests have {MOST_OF_ALL} bytes of memory, and one request half of what \
+                     is left; answering 503"
                 );
             }
             return Err(Failure::Unavailable { retry_after: RETRY_AFTER });
@@ -490,13 +494,18 @@ mod tests {
 
     #[test]
     fn a_form_leaves_memory_to_others() {
-        let part = MOST_OF_ALL / SHARE_OF_FORM;
-        assert!(COPIES * MAX_FIELD_BYTES <= part, "a form of the longest plain text");
-        let (mut slow, mut other) = (FieldMemory::default(), FieldMemory::default());
-        assert!(slow.hold(part).is_err() && other.hold(1 << 20).is_ok());
-        let held = slow.parts.iter().chain(&other.parts).count();
-        drop((slow, other));
-        assert!(held > 2);
+        let mut forms: Vec<FieldMemory> = Vec::new();
+        let mut held = |weight: usize| {
+            let mut form = FieldMemory::default();
+            let result = form.hold(weight);
+            forms.push(form);
+            result.is_ok()
+        };
+        // The longest plain text with other forms beside it, and the longest binary one.
+        assert!(held(MAX_FIELD_BYTES) && held(3 * MAX_FIELD_BYTES));
+        assert!(!held(3 * MAX_FIELD_BYTES) && held(1 << 20));
+        let too_large = FieldMemory::default().hold(MOST_OF_ALL);
+        assert!(matches!(too_large, Err(Failure::BodyTooLarge)));
     }
 
     #[test]

@@ -7,21 +7,26 @@
 //! The links are looked at once a second, as those below the base. In between, an opened folder is compared with the one to which
 //! they led.
 //!
+//! An event loop cannot look at links, which may wait. It opens a base without links, or one whose links another thread has looked
+//! at, and fails with [`BaseError::WouldWait`] elsewhere. Therefore the threads share what they know.
+//!
 //! A base that is not followed is [`BaseError::Refused`], with a line in the log once a minute.
 
-use crate::report::OncePerMinute;
+use crate::{
+    file_access::{MetadataError, Waiting, open_at_once},
+    report::OncePerMinute,
+};
 use howdah_protocol::trusted_path;
 use rustix::{
-    fs::{self, Mode, OFlags},
+    fs::{self, CWD, Mode, OFlags, ResolveFlags},
     io::Errno,
 };
 use std::{
-    cell::RefCell,
     collections::HashMap,
     io,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    sync::LazyLock,
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -36,16 +41,20 @@ const MAX_BASES: usize = 1024;
 
 /// The bases that were refused, of all threads.
 static REFUSED: LazyLock<OncePerMinute> = LazyLock::new(OncePerMinute::new);
+/// The bases of all threads.
+pub(super) static BASES: LazyLock<Bases> = LazyLock::new(Bases::default);
 
 #[derive(Default)]
 pub(super) struct Bases {
-    checked: RefCell<HashMap<PathBuf, Checked>>,
+    checked: Mutex<HashMap<PathBuf, Checked>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BaseError {
     /// A link leads to a folder of another user than the link's.
     Refused,
+    /// Another thread must open the base.
+    WouldWait,
     Failed(Errno),
 }
 
@@ -69,8 +78,11 @@ struct FolderIdentity {
 
 impl Bases {
     /// The folder at this path.
-    pub(super) fn open(&self, base: &Path) -> Result<OwnedFd, BaseError> {
-        let fresh = self.checked.borrow().get(base).copied().filter(|checked| checked.at.elapsed() < FRESH);
+    pub(super) fn open(&self, base: &Path, waiting: Waiting) -> Result<OwnedFd, BaseError> {
+        let fresh = self.checked().get(base).copied().filter(|checked| checked.at.elapsed() < FRESH);
+        if waiting == Waiting::Never {
+            return at_once(base, fresh);
+        }
         if let Some(checked) = fresh {
             let expected = checked.folder.ok_or(BaseError::Refused)?;
             let folder = fs::open(base, FOLDER, Mode::empty())?;
@@ -95,11 +107,16 @@ impl Bases {
     }
 
     fn remember(&self, base: &Path, folder: Option<FolderIdentity>) {
-        let mut checked = self.checked.borrow_mut();
+        let mut checked = self.checked();
         if checked.len() >= MAX_BASES {
             checked.clear();
         }
         checked.insert(base.to_owned(), Checked { folder, at: Instant::now() });
+    }
+
+    /// The map is complete at any time.
+    fn checked(&self) -> MutexGuard<'_, HashMap<PathBuf, Checked>> {
+        self.checked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,6 +128,15 @@ impl From<Errno> for BaseError {
     }
 }
 
+impl From<MetadataError> for BaseError {
+    fn from(error: MetadataError) -> Self {
+        match error {
+            MetadataError::WouldWait => Self::WouldWait,
+            MetadataError::Failed(error) => Self::Failed(error),
+        }
+    }
+}
+
 // === impl FolderIdentity ===
 
 impl FolderIdentity {
@@ -119,6 +145,19 @@ impl FolderIdentity {
         let stat = fs::fstat(folder)?;
         Ok(Self { device: stat.st_dev as u64, inode: stat.st_ino as u64, owner: stat.st_uid })
     }
+}
+
+/// The folder at a path whose links were checked, or that has none.
+fn at_once(base: &Path, fresh: Option<Checked>) -> Result<OwnedFd, BaseError> {
+    let Some(checked) = fresh else {
+        return match open_at_once(CWD, base, FOLDER, ResolveFlags::NO_SYMLINKS) {
+            Err(MetadataError::Failed(Errno::LOOP)) => Err(BaseError::WouldWait),
+            opened => Ok(opened?),
+        };
+    };
+    let expected = checked.folder.ok_or(BaseError::Refused)?;
+    let folder = open_at_once(CWD, base, FOLDER, ResolveFlags::empty())?;
+    if FolderIdentity::of(&folder)? == expected { Ok(folder) } else { Err(BaseError::WouldWait) }
 }
 
 fn warn(base: &Path, reason: &io::Error) {
@@ -147,7 +186,8 @@ mod tests {
             create_dir(at(name)).unwrap();
         }
         let bases = Bases::default();
-        let led_to = |name: &str| bases.open(&at("site/public")).map(|folder| same(&folder, &at(name)));
+        let led_to =
+            |name: &str| bases.open(&at("site/public"), Waiting::Allowed).map(|folder| same(&folder, &at(name)));
         assert_eq!(led_to("site/public"), Ok(true));
         rename(at("site/public"), at("site/former")).unwrap();
         assert_eq!(led_to("site/public"), Err(BaseError::Failed(Errno::NOENT)));
@@ -167,18 +207,41 @@ mod tests {
                 assert_eq!(led_to("first"), Err(BaseError::Refused));
             }
             lchown(at("first"), Some(65534), None).unwrap();
-            bases.checked.borrow_mut().values_mut().for_each(|checked| checked.at -= FRESH);
+            bases.checked().values_mut().for_each(|checked| checked.at -= FRESH);
             assert_eq!(led_to("first"), Ok(true));
         }
+    }
+
+    #[test]
+    fn an_event_loop_opens_a_base_whose_links_another_thread_has_looked_at() {
+        let tree = tempfile::tempdir().unwrap();
+        let at = |name: &str| tree.path().join(name);
+        for name in ["first", "second"] {
+            create_dir(at(name)).unwrap();
+        }
+        let bases = Bases::default();
+        let led_to = |name: &str, waiting| bases.open(&at("site"), waiting).map(|folder| same(&folder, &at(name)));
+        for name in ["first", "second"] {
+            symlink(name, at("new")).unwrap();
+            rename(at("new"), at("site")).unwrap();
+            assert_eq!(led_to(name, Waiting::Never), Err(BaseError::WouldWait));
+            // Another thread looks at the links; with a slow machine, more than once.
+            while led_to(name, Waiting::Never) == Err(BaseError::WouldWait) {
+                assert_eq!(led_to(name, Waiting::Allowed), Ok(true));
+            }
+            assert_eq!(bases.checked().len(), 1);
+        }
+        bases.checked().values_mut().for_each(|checked| checked.at -= FRESH);
+        assert_eq!(led_to("second", Waiting::Never), Err(BaseError::WouldWait));
     }
 
     #[test]
     fn the_number_of_remembered_bases_is_bounded() {
         let bases = Bases::default();
         for number in 0..MAX_BASES + 10 {
-            bases.open(Path::new(&format!("/{}", "/".repeat(number)))).unwrap();
+            bases.open(Path::new(&format!("/{}", "/".repeat(number))), Waiting::Allowed).unwrap();
         }
-        assert!(bases.checked.borrow().len() <= MAX_BASES);
+        assert!(bases.checked().len() <= MAX_BASES);
     }
 
     fn same(folder: &OwnedFd, path: &Path) -> bool {

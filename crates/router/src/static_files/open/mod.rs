@@ -9,17 +9,21 @@
 //!
 //! Opening never waits for the other end of a fifo. The caller checks that a descriptor is a regular file.
 //!
+//! On an event loop, the mount is a part of that one step, too: a link that is swapped after the look-up cannot lead into a
+//! file system that hangs. All that may wait is [`OpenError::WouldWait`] there.
+//!
 //! A client can cause [`OpenError::Missing`], [`OpenError::Denied`] and [`OpenError::Refused`]; [`OpenError::Failed`] is
 //! trouble on our side, such as no descriptors left.
 
 mod bases;
 
-use std::{cell::Cell, os::fd::OwnedFd, path::Path};
+use std::{os::fd::OwnedFd, path::Path, sync::LazyLock};
 
-use bases::{BaseError, Bases, FOLDER};
+use crate::file_access::{MetadataError, Waiting, canonical_at_once, open_at_once};
+use bases::{BASES, BaseError, FOLDER};
 use howdah_protocol::canonical;
 use rustix::{
-    fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags},
+    fs::{self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags},
     io::Errno,
 };
 
@@ -63,55 +67,78 @@ pub(super) enum OpenError {
     Refused,
     /// A link in the path of the base leads to a folder of another user than the link's.
     BaseRefused,
+    /// Another thread must open it.
+    WouldWait,
     Failed(Errno),
 }
 
 /// Opens shared paths. Each thread has its own.
-#[derive(Default)]
 pub(super) struct Opener {
-    /// Set when the kernel, or a seccomp filter in front of it, has rejected `openat2` as unknown.
-    without_openat2: Cell<bool>,
-    bases: Bases,
+    waiting: Waiting,
+    without_openat2: bool,
 }
+
+/// Whether the kernel, or a seccomp filter in front of it, rejects `openat2` as unknown: older container runtimes return
+/// EPERM for such system calls. The error of a served file decides nothing: a FUSE file system returns any error it likes.
+static WITHOUT_OPENAT2: LazyLock<bool> = LazyLock::new(|| {
+    let root = fs::openat2(CWD, "/", FOLDER, Mode::empty(), ResolveFlags::empty());
+    matches!(root, Err(Errno::NOSYS | Errno::PERM))
+});
 
 // === impl Opener ===
 
 impl Opener {
+    pub(super) fn new(waiting: Waiting) -> Self {
+        Self { waiting, without_openat2: *WITHOUT_OPENAT2 }
+    }
+
     pub(super) fn open(&self, shared: SharedPath<'_>, kind: OpenKind) -> Result<OwnedFd, OpenError> {
+        self.open_as(shared, kind, self.waiting.at_present())
+    }
+
+    fn open_as(&self, shared: SharedPath<'_>, kind: OpenKind, waiting: Waiting) -> Result<OwnedFd, OpenError> {
         match shared.links {
-            LinkPolicy::Follow if shared.mounts => {
-                fs::open(shared.path, kind.flags(), Mode::empty()).map_err(OpenError::from)
-            }
-            LinkPolicy::Follow => self.open_on_mount(shared, kind),
+            LinkPolicy::Follow if shared.mounts => match waiting {
+                Waiting::Never => Ok(open_at_once(CWD, shared.path, kind.flags(), ResolveFlags::empty())?),
+                Waiting::Allowed => Ok(fs::open(shared.path, kind.flags(), Mode::empty())?),
+            },
+            LinkPolicy::Follow => self.open_on_mount(shared, kind, waiting),
             LinkPolicy::Never => {
-                let base = self.bases.open(shared.base)?;
-                self.open_without_links(base, Path::new(shared.relative), shared.mounts, kind)
+                let base = BASES.open(shared.base, waiting)?;
+                self.open_without_links(base, Path::new(shared.relative), shared.mounts, kind, waiting)
             }
-            LinkPolicy::StayBelow => self.open_below(shared, kind),
+            LinkPolicy::StayBelow => self.open_below(shared, kind, waiting),
         }
     }
 
-    fn open_below(&self, shared: SharedPath<'_>, kind: OpenKind) -> Result<OwnedFd, OpenError> {
-        let base = self.bases.open(shared.base)?;
+    fn open_below(&self, shared: SharedPath<'_>, kind: OpenKind, waiting: Waiting) -> Result<OwnedFd, OpenError> {
+        let base = BASES.open(shared.base, waiting)?;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | crossing(shared.mounts);
-        match self.openat2(&base, Path::new(shared.relative), kind, resolve) {
-            Some(Err(Errno::XDEV)) | None => {}
-            Some(Err(Errno::LOOP)) => return Err(OpenError::Refused),
+        match self.openat2(&base, Path::new(shared.relative), kind, resolve, waiting) {
+            Some(Err(MetadataError::Failed(Errno::XDEV))) | None => {}
+            Some(Err(MetadataError::Failed(Errno::LOOP))) => return Err(OpenError::Refused),
             Some(opened) => return opened.map_err(OpenError::from),
         }
-        let canonical_base = canonical(shared.base)?;
-        let canonical_path = canonical(&shared.base.join(shared.relative))?;
+        let leads_to = |path: &Path| match waiting {
+            Waiting::Never => canonical_at_once(path).map_err(OpenError::from),
+            Waiting::Allowed => canonical(path).map_err(OpenError::from),
+        };
+        let canonical_base = leads_to(shared.base)?;
+        let canonical_path = leads_to(&shared.base.join(shared.relative))?;
         let relative = canonical_path.strip_prefix(&canonical_base).map_err(|_| OpenError::Refused)?;
         // Below the base that was opened: its path may lead elsewhere by now.
-        self.open_without_links(base, relative, shared.mounts, kind)
+        self.open_without_links(base, relative, shared.mounts, kind, waiting)
     }
 
     /// Follows all links, but stays on the base's file system.
-    fn open_on_mount(&self, shared: SharedPath<'_>, kind: OpenKind) -> Result<OwnedFd, OpenError> {
-        let base = fs::open(shared.base, FOLDER, Mode::empty())?;
+    fn open_on_mount(&self, shared: SharedPath<'_>, kind: OpenKind, waiting: Waiting) -> Result<OwnedFd, OpenError> {
+        let base = match waiting {
+            Waiting::Never => open_at_once(CWD, shared.base, FOLDER, ResolveFlags::empty())?,
+            Waiting::Allowed => fs::open(shared.base, FOLDER, Mode::empty())?,
+        };
         let relative = Path::new(shared.relative);
-        match self.openat2(&base, relative, kind, crossing(false)) {
-            Some(Err(Errno::XDEV)) => Err(OpenError::Refused),
+        match self.openat2(&base, relative, kind, crossing(false), waiting) {
+            Some(Err(MetadataError::Failed(Errno::XDEV))) => Err(OpenError::Refused),
             Some(opened) => opened.map_err(OpenError::from),
             None => {
                 let opened = fs::openat(&base, or_dot(relative), kind.flags(), Mode::empty())?;
@@ -126,36 +153,41 @@ impl Opener {
         relative: &Path,
         mounts: bool,
         kind: OpenKind,
+        waiting: Waiting,
     ) -> Result<OwnedFd, OpenError> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | crossing(mounts);
-        let opened = self.openat2(&base, relative, kind, resolve);
+        let opened = self.openat2(&base, relative, kind, resolve, waiting);
         let opened = match opened {
             Some(opened) => opened,
             None => {
                 let opened = walk(base.try_clone().map_err(|_| OpenError::Failed(Errno::MFILE))?, relative, kind);
                 match opened {
                     Ok(opened) if !mounts => return stays_on_device(&base, opened),
-                    opened => opened,
+                    opened => opened.map_err(MetadataError::from),
                 }
             }
         };
         opened.map_err(|error| match error {
-            Errno::LOOP | Errno::XDEV => OpenError::Refused,
+            MetadataError::Failed(Errno::LOOP | Errno::XDEV) => OpenError::Refused,
             other => OpenError::from(other),
         })
     }
 
-    /// `None` if `openat2` is not available.
+    /// `None` if `openat2` is not available, and other system calls may wait.
     fn openat2(
         &self,
         base: &OwnedFd,
         relative: &Path,
         kind: OpenKind,
         resolve: ResolveFlags,
-    ) -> Option<Result<OwnedFd, Errno>> {
+        waiting: Waiting,
+    ) -> Option<Result<OwnedFd, MetadataError>> {
         /// The kernel returns EAGAIN if a rename happens elsewhere while it resolves a `..` in a link.
         const TRIES: usize = 16;
-        if self.without_openat2.get() {
+        if waiting == Waiting::Never {
+            return Some(open_at_once(base, or_dot(relative), kind.flags(), resolve));
+        }
+        if self.without_openat2 {
             return None;
         }
         let mut opened = Err(Errno::AGAIN);
@@ -165,12 +197,7 @@ impl Opener {
                 break;
             }
         }
-        // Older container runtimes return EPERM for system calls that they do not know.
-        if matches!(opened, Err(Errno::NOSYS | Errno::PERM)) {
-            self.without_openat2.set(true);
-            return None;
-        }
-        Some(opened)
+        Some(opened.map_err(MetadataError::from))
     }
 }
 
@@ -199,10 +226,20 @@ impl From<Errno> for OpenError {
     }
 }
 
+impl From<MetadataError> for OpenError {
+    fn from(error: MetadataError) -> Self {
+        match error {
+            MetadataError::WouldWait => Self::WouldWait,
+            MetadataError::Failed(error) => error.into(),
+        }
+    }
+}
+
 impl From<BaseError> for OpenError {
     fn from(error: BaseError) -> Self {
         match error {
             BaseError::Refused => Self::BaseRefused,
+            BaseError::WouldWait => Self::WouldWait,
             BaseError::Failed(error) => error.into(),
         }
     }
@@ -252,7 +289,7 @@ fn or_dot(relative: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs as std_fs, os::unix::fs::symlink};
+    use std::{fs as std_fs, io::Read, os::unix::fs::symlink};
 
     struct Tree(tempfile::TempDir);
 
@@ -300,10 +337,29 @@ mod tests {
             let path = base.join(relative);
             opener.open(SharedPath { path: path.to_str().unwrap(), base: &base, relative, links, mounts: true }, kind)
         }
+
+        /// Opens a file below a base without links, as if some mount could wait.
+        fn open_as(
+            &self,
+            opener: &Opener,
+            relative: &str,
+            (links, mounts): (LinkPolicy, bool),
+            waiting: Waiting,
+        ) -> Result<(), OpenError> {
+            let base = std_fs::canonicalize(self.path("base")).unwrap();
+            let path = base.join(relative);
+            let shared = SharedPath { path: path.to_str().unwrap(), base: &base, relative, links, mounts };
+            let mut content = String::new();
+            let file = opener.open_as(shared, OpenKind::File, waiting)?;
+            std_fs::File::from(file).read_to_string(&mut content).unwrap();
+            assert!(content.ends_with("file"), "{relative}: {content}");
+            Ok(())
+        }
     }
 
     fn openers() -> [Opener; 2] {
-        [Opener::default(), Opener { without_openat2: Cell::new(true), bases: Bases::default() }]
+        let waiting = Waiting::Allowed;
+        [Opener::new(waiting), Opener { without_openat2: true, waiting }]
     }
 
     #[test]
@@ -337,6 +393,45 @@ mod tests {
                     assert_eq!(opened, expected, "{relative} {links:?} without openat2: {:?}", opener.without_openat2);
                 }
             }
+        }
+    }
+
+    const POLICIES: [(LinkPolicy, bool); 6] = [
+        (LinkPolicy::Follow, true),
+        (LinkPolicy::StayBelow, true),
+        (LinkPolicy::Never, true),
+        (LinkPolicy::Follow, false),
+        (LinkPolicy::StayBelow, false),
+        (LinkPolicy::Never, false),
+    ];
+
+    #[test]
+    fn an_event_loop_opens_what_the_kernel_has_in_its_cache() {
+        let (tree, opener) = (Tree::new(), Opener::new(Waiting::Never));
+        for relative in ["file", "sub/file", "inner", "sub/up", "absolute-inner", "leaves", "folder-leaves/file"] {
+            for policy in POLICIES {
+                let allowed = tree.open_as(&opener, relative, policy, Waiting::Allowed);
+                let at_once = tree.open_as(&opener, relative, policy, Waiting::Never);
+                // Some file systems, such as overlayfs, do not have links in the cache.
+                let is_link = !["file", "sub/file"].contains(&relative);
+                let is_same = at_once == allowed || (is_link && at_once == Err(OpenError::WouldWait));
+                assert!(is_same, "{relative} {policy:?}: {at_once:?}, not {allowed:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_event_loop_asks_no_file_system_for_a_file() {
+        let tree = Tree::new();
+        for opener in openers() {
+            for (number, policy) in POLICIES.into_iter().enumerate() {
+                let never_seen = format!("never-seen-{number}-{}", opener.without_openat2);
+                assert_eq!(tree.open_as(&opener, &never_seen, policy, Waiting::Never), Err(OpenError::WouldWait));
+                assert_eq!(tree.open_as(&opener, &never_seen, policy, Waiting::Allowed), Err(OpenError::Missing));
+            }
+            // The kernel computes this link.
+            let policy = (LinkPolicy::Follow, true);
+            assert_eq!(tree.open_as(&opener, "proc", policy, Waiting::Never), Err(OpenError::WouldWait));
         }
     }
 

@@ -16,11 +16,13 @@ use crate::generation::Generation;
 use crate::os::listen::ChosenBy;
 use crate::plan::application::Plan;
 use crate::plan::planning::{Planned, Planning};
+use crate::policy::pace::boot_timeout;
 use howdah_protocol::messages::generation_paths::PinnedLink;
 use howdah_protocol::plain_text::plain_and_short;
+use howdah_protocol::test_time::divided;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A change in progress.
 #[derive(Debug)]
@@ -99,7 +101,10 @@ pub enum Progress {
     /// The plans are complete.
     Planned(Vec<Plan>),
     /// The new generations start. One that does not is reported as failed by itself.
-    Booting,
+    Booting {
+        /// When they must have started.
+        until: Instant,
+    },
     /// The new generations answer their first requests.
     WarmingUp(WarmUp),
     /// The router switches.
@@ -122,6 +127,9 @@ pub enum ChangeStep {
     Prepare(Vec<Plan>),
     /// It goes on without this generation, which does not start for this reason.
     LeaveOut(u64, String),
+    /// It goes on with what this generation has: some of its processes have started, and it does not wait for the others any
+    /// longer.
+    GoOn(u64),
     /// It lets the router warm up the new generations.
     WarmUp(BTreeSet<u64>),
     /// Its warm-up failed for this reason.
@@ -187,7 +195,8 @@ impl Change {
         match &self.progress {
             Progress::Planning(planning) => Some(planning.deadline()),
             Progress::WarmingUp(warm_up) => Some(warm_up.deadline()),
-            Progress::Planned(_) | Progress::Booting | Progress::Switching { .. } => None,
+            Progress::Booting { until } => Some(*until),
+            Progress::Planned(_) | Progress::Switching { .. } => None,
         }
     }
 
@@ -199,7 +208,7 @@ impl Change {
             }
             Progress::Planning(_) | Progress::Switching { .. } => return ChangeStep::Wait,
             Progress::Planned(plans) => return ChangeStep::Prepare(std::mem::take(plans)),
-            Progress::Booting | Progress::WarmingUp(_) => {}
+            Progress::Booting { .. } | Progress::WarmingUp(_) => {}
         }
         let new = || runtime.generations.iter().filter(|generation| self.started.contains(&generation.id()));
         if let Some((new, reason)) = new().find_map(|new| Some((new, new.failure()?))) {
@@ -209,9 +218,16 @@ impl Change {
                 false => ChangeStep::Fail(reason),
             };
         }
-        if matches!(self.progress, Progress::Booting) {
-            if !new().all(Generation::is_proven) {
-                return ChangeStep::Wait;
+        if let Progress::Booting { until } = self.progress {
+            if let Some(unproven) = new().find(|new| !new.is_proven()) {
+                return match () {
+                    () if now < until => ChangeStep::Wait,
+                    () if unproven.is_usable() => ChangeStep::GoOn(unproven.id()),
+                    () if self.tolerated.contains(unproven.name()) => {
+                        ChangeStep::LeaveOut(unproven.id(), late(unproven))
+                    }
+                    () => ChangeStep::Fail(late(unproven)),
+                };
             }
             if matches!(self.origin, Origin::Check) {
                 return ChangeStep::Checked;
@@ -266,7 +282,7 @@ impl Change {
         runtime: &mut Runtime,
         now: Instant,
     ) -> Result<(), String> {
-        self.progress = Progress::Booting;
+        self.progress = Progress::Booting { until: now + longest_boot() };
         let configuration = &self.next.configuration;
         if let Some(telemetry) = &configuration.settings.telemetry {
             TelemetryFiles::read(telemetry)?;
@@ -314,6 +330,20 @@ impl Deploy {
         let application = self.applications.iter().find(|application| application.name == name);
         application.into_iter().flat_map(|application| application.written.iter().cloned()).collect()
     }
+}
+
+/// The time that a start may take beyond the timeout of a process, for the end of those that are killed.
+const LONGEST_END: Duration = Duration::from_secs(10);
+
+/// How long all processes of new generations may take to start, in all. Each of them has its timeout, but a script can use that of
+/// one after the other, and nothing else changes meanwhile.
+fn longest_boot() -> Duration {
+    boot_timeout::timeout() + divided(LONGEST_END)
+}
+
+fn late(generation: &Generation) -> String {
+    let (name, seconds) = (generation.name(), longest_boot().as_secs());
+    format!("the application {name:?} does not start: none of its processes is ready after {seconds} s")
 }
 
 /// A path in a log line. An application's user can give it thousands of characters.

@@ -53,7 +53,7 @@ pub struct Changes {
     /// When the applications that do not start are tried again.
     retries: Retries,
     /// The applications that are not tried again until processes of former starts have exited.
-    given_up: BTreeSet<String>,
+    held_back: BTreeSet<String>,
     /// Reloads that have ended since [`Self::take_ended_deploys`].
     ended_deploys: Vec<EndedDeploy>,
 }
@@ -87,7 +87,7 @@ impl Changes {
             start_failure: None,
             is_checked: false,
             retries: Retries::default(),
-            given_up: BTreeSet::new(),
+            held_back: BTreeSet::new(),
             ended_deploys: Vec::new(),
         }
     }
@@ -220,23 +220,25 @@ impl Changes {
                 change.next.socket_access = sockets;
                 if matches!(change.origin, Origin::Retry) {
                     let active = &self.active;
-                    self.given_up.retain(|name| active.failures.contains_key(name));
                     let hangs = |plan: &mut Plan| {
                         let of_plan = |generation: &&Generation| generation.name() == plan.name();
                         let former = runtime.generations.iter().filter(of_plan);
                         former.filter(|former| !active.has_generation(former.id())).count() >= MAX_FORMER_STARTS
                     };
+                    let former = std::mem::take(&mut self.held_back);
                     for plan in plans.extract_if(.., hangs) {
                         let name = plan.name();
-                        if self.given_up.insert(name.to_owned()) {
+                        self.held_back.insert(name.to_owned());
+                        if !former.contains(name) {
                             tracing::error!(
                                 "the application {name:?} is not started again while the processes of {MAX_FORMER_STARTS} former \
                                  starts, which were killed, have not exited; does a file system hang?"
                             );
                         }
                         // It fails for the same reason as before, which is not logged again.
-                        let reason = active.failures.get(name).cloned().unwrap_or_default();
-                        failures.insert(name.to_owned(), reason);
+                        let reason = active.failures.get(name).cloned();
+                        failures
+                            .insert(name.to_owned(), reason.unwrap_or_else(|| "its processes do not exit".to_owned()));
                     }
                 }
                 change.progress = Progress::Planned(plans);
@@ -261,6 +263,16 @@ impl Changes {
                 ChangeStep::Planned(planned) => self.on_planned(planned, runtime, now),
                 ChangeStep::Prepare(plans) => self.prepare(plans, runtime, now),
                 ChangeStep::LeaveOut(id, reason) => self.leave_out_generation(id, &reason, runtime),
+                ChangeStep::GoOn(id) => {
+                    if let Some(generation) = runtime.generations.get_mut(id) {
+                        tracing::warn!(
+                            "the application {:?}: not all of its processes are ready in time; the change does not wait for them \
+                             any longer",
+                            generation.name()
+                        );
+                        generation.go_on();
+                    }
+                }
                 ChangeStep::WarmUp(generations) => self.warm_up(&generations, runtime, now),
                 ChangeStep::AbandonWarmUp(reason) => self.abandon_warm_up(None, &reason, runtime, now),
                 ChangeStep::Checked => self.finish_check(runtime, now),

@@ -174,7 +174,7 @@ impl Changes {
                     self.switch_back(&reason, runtime, now);
                 }
             }
-            Some(Progress::Planning(_) | Progress::Planned(_) | Progress::Booting) | None => {}
+            Some(Progress::Planning(_) | Progress::Planned(_) | Progress::Booting { .. }) | None => {}
         }
     }
 

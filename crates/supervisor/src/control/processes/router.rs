@@ -18,6 +18,7 @@ use crate::policy::pace::{Backoff, Beat, Heartbeat, StoppedTime, heartbeat};
 use howdah_channel::WorkerId;
 use howdah_metrics::totals::Totals;
 use howdah_protocol::messages::router::{FromRouter, RouterBoot, RouterLoad, ToRouter};
+use howdah_protocol::messages::router_load::ArrivingLoad;
 use howdah_telemetry::pipe::SpanPipe;
 use rustix::process::Pid;
 use std::collections::VecDeque;
@@ -44,6 +45,8 @@ pub struct RouterHandle {
     start_at: Option<Instant>,
     /// The latest numbers.
     load: RouterLoad,
+    /// The next ones, if they come in parts.
+    arriving_load: ArrivingLoad,
     /// The numbers have changed since [`Self::take_new_load`].
     has_new_load: bool,
     /// Workers that died within [`DEATHS_KEPT`]. A new router is notified of them, because the former one may have
@@ -105,6 +108,7 @@ impl RouterHandle {
             backoff: Backoff::default(),
             start_at: None,
             load: RouterLoad::default(),
+            arriving_load: ArrivingLoad::default(),
             has_new_load: false,
             recent_deaths: VecDeque::new(),
             totals: Totals::default(),
@@ -266,6 +270,7 @@ impl RouterHandle {
     pub fn take_dead(&mut self) -> Option<DeadRouter> {
         let RouterProcess { pid, since, has_served, .. } = self.process.take()?;
         self.totals.end_router();
+        self.arriving_load = ArrivingLoad::default();
         Some(DeadRouter { pid, since, has_served })
     }
 
@@ -363,13 +368,15 @@ impl RouterHandle {
         }
     }
 
-    /// It has reported its load.
-    pub fn on_load(&mut self, load: RouterLoad) {
+    /// It has reported its load, or a part of it. Each part answers the heartbeat.
+    pub fn on_load(&mut self, part: RouterLoad) {
         if let Some(process) = &mut self.process {
             process.heartbeat.answered();
         }
-        self.load = load;
-        self.has_new_load = true;
+        if let Some(load) = self.arriving_load.add(part) {
+            self.load = load;
+            self.has_new_load = true;
+        }
     }
 
     /// It cannot accept connections, for this reason. Another one has other limits.
@@ -434,7 +441,11 @@ impl RouterHandle {
 
     /// Sends what generations have to report of their workers.
     pub fn forward(&mut self, notices: Vec<(ToRouter, Vec<OwnedFd>)>, now: Instant) {
-        self.recent_deaths.retain(|(at, ..)| now.duration_since(*at) < DEATHS_KEPT);
+        // They are in the order of their times.
+        let is_old = |(at, ..): &(Instant, u64, WorkerId)| now.duration_since(*at) >= DEATHS_KEPT;
+        while self.recent_deaths.front().is_some_and(is_old) {
+            self.recent_deaths.pop_front();
+        }
         for (notice, descriptors) in notices {
             if let ToRouter::WorkerDied { generation, worker, .. } = &notice {
                 self.recent_deaths.push_back((now, *generation, *worker));

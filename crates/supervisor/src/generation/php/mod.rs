@@ -77,6 +77,8 @@ pub struct PhpGeneration {
     slow_log_at: Option<Instant>,
     /// It was asked to exit: what still runs then is killed.
     kill_at: Option<Instant>,
+    /// Its processes were killed. One that waits for a file system may still be there.
+    is_killed: bool,
 }
 
 /// How many messages of a dead prototype are read. A socket holds fewer, unless another process still sends.
@@ -109,6 +111,7 @@ impl PhpGeneration {
             is_former: false,
             slow_log_at: None,
             kill_at: None,
+            is_killed: false,
             plan,
         })
     }
@@ -169,6 +172,16 @@ impl PhpGeneration {
     /// Whether it works: PHP is loaded, and a worker was forked. In worker mode, all workers have booted.
     pub fn is_proven(&self) -> bool {
         self.prototype.is_proven() && self.pools.are_proven()
+    }
+
+    /// Whether each of its pools has had a worker that was ready.
+    pub fn is_usable(&self) -> bool {
+        self.prototype.is_proven() && self.pools.iter().all(|pool| pool.workers.boots.was_ready())
+    }
+
+    /// Takes it as proven with the workers that it has.
+    pub fn go_on(&mut self) {
+        self.pools.iter_mut().for_each(|pool| pool.workers.boots.go_on());
     }
 
     /// Why PHP or the worker script does not start. `None` while it may still do so.
@@ -560,7 +573,9 @@ impl PhpGeneration {
     /// Asks all processes to finish what they do and exit. The router has released the generation, so no client waits:
     /// only scripts still run that go on after their answer, or after their client has left.
     pub fn stop(&mut self, now: Instant) {
-        self.kill_at.get_or_insert(now + SCRIPT_GRACE);
+        if !self.is_killed {
+            self.kill_at.get_or_insert(now + SCRIPT_GRACE);
+        }
         self.recorder.abort(&self.pools.members());
         self.pools.stop_all();
         self.prototype.stop();
@@ -590,7 +605,8 @@ impl PhpGeneration {
         }
     }
 
-    fn kill_all(&self) {
+    fn kill_all(&mut self) {
+        self.is_killed = true;
         self.prototype.kill_group();
         self.pools.kill_all();
     }

@@ -149,6 +149,16 @@ impl ProgramGeneration {
         self.is_proven
     }
 
+    /// Whether one of its processes has been ready.
+    pub fn is_usable(&self) -> bool {
+        self.processes.iter().any(ProgramProcess::is_proven)
+    }
+
+    /// Takes it as proven with the processes that it has.
+    pub fn go_on(&mut self) {
+        self.is_proven = true;
+    }
+
     /// Why a process does not start. `None` while it may still do so.
     pub fn failure(&self) -> Option<&str> {
         self.processes.iter().find_map(ProgramProcess::failure)

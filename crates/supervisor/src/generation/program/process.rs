@@ -210,7 +210,7 @@ impl ProgramProcess {
             Err(CheckFailure::Silent(problem)) => running.problem = Some(problem),
             Err(CheckFailure::Final(problem)) => {
                 running.problem = Some(problem);
-                running.discard(Leaving::Useless);
+                running.discard(Leaving::Useless, now);
                 return;
             }
             Err(CheckFailure::NotYet(problem)) => {
@@ -331,7 +331,7 @@ impl ProgramProcess {
                 Ok(check) => running.check = Some(check),
                 Err(error) => {
                     running.problem = Some(error.to_string());
-                    running.discard(Leaving::Useless);
+                    running.discard(Leaving::Useless, now);
                     return;
                 }
             }
@@ -350,7 +350,7 @@ impl ProgramProcess {
             }
             Some(BootStep::Fail) => {
                 running.problem = running.problem.take().or_else(|| self.interface.silence());
-                running.discard(Leaving::Late);
+                running.discard(Leaving::Late, now);
             }
             Some(BootStep::GiveUp) | None => {}
         }
@@ -360,16 +360,13 @@ impl ProgramProcess {
     /// death.
     fn give_up(&mut self, is_proven: bool, now: Instant) {
         let ProcessState::Up(running) = &mut self.state else { return };
-        while let Some(step) = running.boot_timeout.step(now) {
-            if step == BootStep::GiveUp && !is_proven {
-                let problem = running.problem.as_deref().map(|problem| format!(" ({problem})")).unwrap_or_default();
-                running.given_up = Some(format!(
-                    "its process {} (pid {}) was not ready{problem}; it was killed and has not exited: does a file system \
-                     hang?",
-                    self.index + 1,
-                    running.pid.as_raw_pid()
-                ));
-            }
+        if running.boot_timeout.step(now) == Some(BootStep::GiveUp) && !is_proven {
+            let problem = running.problem.as_deref().map(|problem| format!(" ({problem})")).unwrap_or_default();
+            running.given_up = Some(format!(
+                "its process {} (pid {}) was not ready{problem}; it was killed and has not exited: does a file system hang?",
+                self.index + 1,
+                running.pid.as_raw_pid()
+            ));
         }
     }
 
@@ -482,7 +479,7 @@ impl ProgramProcess {
         if let ProcessState::Up(running) = &mut self.state
             && running.leaving.is_none()
         {
-            running.discard(Leaving::Discarded);
+            running.discard(Leaving::Discarded, Instant::now());
         }
     }
 
@@ -522,8 +519,9 @@ impl RunningProcess {
         self.check = None;
     }
 
-    fn discard(&mut self, why: Leaving) {
+    fn discard(&mut self, why: Leaving, now: Instant) {
         self.leaving = Some(why);
+        self.boot_timeout.on_killed(now);
         self.is_ready = false;
         self.check = None;
         reap::kill_group(self.pid, self.pid);

@@ -15,8 +15,6 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct OutputWriter {
     writer: BackgroundWriter,
-    /// The device and inode of the file, which stays open.
-    file: Option<(u64, u64)>,
 }
 
 /// How long the end of the output may wait for its file.
@@ -26,6 +24,8 @@ const FINISH_TIMEOUT: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 struct KnownWriter {
     application: String,
+    /// The device and inode of its file.
+    file: Option<(u64, u64)>,
     writer: Weak<OutputWriter>,
     thread: WriterThread,
 }
@@ -46,9 +46,13 @@ impl OutputWriter {
         // The list is complete at any time.
         let mut writers = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
         writers.retain(|known| known.writer.strong_count() > 0 || known.thread.is_alive());
-        let in_use = writers.iter().filter_map(|known| known.writer.upgrade());
-        if let Some(writer) = in_use.into_iter().find(|writer| id.is_some() && writer.file == id) {
-            return Some(writer);
+        if let Some(known) = writers.iter_mut().find(|known| id.is_some() && known.file == id) {
+            let in_use = known.writer.upgrade();
+            let again = || known.thread.writer().map(|writer| Arc::new(OutputWriter { writer }));
+            if let Some(writer) = in_use.or_else(again) {
+                known.writer = Arc::downgrade(&writer);
+                return Some(writer);
+            }
         }
         let left_behind = |known: &&KnownWriter| known.application == application && known.writer.strong_count() == 0;
         if writers.iter().filter(left_behind).count() >= MAX_LEFT_BEHIND {
@@ -56,8 +60,9 @@ impl OutputWriter {
         }
         let writer = BackgroundWriter::of_any(file, name);
         let thread = writer.thread();
-        let writer = Arc::new(OutputWriter { writer, file: id });
-        writers.push(KnownWriter { application: application.to_owned(), writer: Arc::downgrade(&writer), thread });
+        let writer = Arc::new(OutputWriter { writer });
+        let application = application.to_owned();
+        writers.push(KnownWriter { application, file: id, writer: Arc::downgrade(&writer), thread });
         Some(writer)
     }
 
@@ -113,6 +118,7 @@ mod tests {
             OutputWriter::of(pipe, "a test", "blog").unwrap().push(&[b'x'; 100_000]);
         }
         assert!(OutputWriter::of(last, "a test", "blog").is_none());
+        assert!(OutputWriter::of(&unread[0], "a test", "blog").is_some(), "the thread of the same file");
         assert!(OutputWriter::of(last, "a test", "wiki").is_some(), "each application for itself");
         for pipe in unread {
             (&**pipe).read_exact(&mut [0; 100_000]).unwrap();

@@ -49,7 +49,7 @@ pub fn launch(order: &LaunchOrder, resources: LaunchResources<'_>) -> io::Result
 /// Kills the processes of a group whose leader is dead and reaped. A process of the group that is our child, because we
 /// adopted it, keeps the group's number from being given to other processes.
 pub fn kill_orphaned_group(group: Pid) {
-    if process::children().iter().any(|child| child.group == group.as_raw_pid()) {
+    if process::has_child_in(group) {
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
     }
 }

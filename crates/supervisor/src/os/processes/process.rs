@@ -107,6 +107,13 @@ pub fn children() -> Vec<Child> {
         .collect()
 }
 
+/// Whether the supervisor has a child in this group, alive or not yet reaped. Unlike [`children`], it does not look at all processes
+/// of the machine.
+pub fn has_child_in(group: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::Pgid(Some(group)), options), Err(Errno::CHILD))
+}
+
 /// Whether the supervisor has a child, alive or not yet reaped.
 fn has_children() -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;

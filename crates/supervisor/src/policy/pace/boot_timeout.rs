@@ -24,6 +24,8 @@ pub fn timeout() -> Duration {
 pub struct BootTimeout {
     started: Instant,
     next: Option<BootStep>,
+    /// When it was killed before its time.
+    killed: Option<Instant>,
 }
 
 /// A step that is due.
@@ -42,7 +44,12 @@ pub enum BootStep {
 impl BootTimeout {
     /// The timeout of a start at this time.
     pub fn new(started: Instant) -> BootTimeout {
-        BootTimeout { started, next: Some(BootStep::Warn) }
+        BootTimeout { started, next: Some(BootStep::Warn), killed: None }
+    }
+
+    /// The process is killed now: it cannot start.
+    pub fn on_killed(&mut self, now: Instant) {
+        (self.next, self.killed) = (Some(BootStep::GiveUp), Some(now));
     }
 
     /// The step that is due. Each is returned once.
@@ -61,7 +68,7 @@ impl BootTimeout {
         match self.next? {
             BootStep::Warn => Some(self.started + divided(WARN_AFTER)),
             BootStep::Fail => Some(self.started + timeout()),
-            BootStep::GiveUp => Some(self.started + timeout() + divided(GIVE_UP_AFTER)),
+            BootStep::GiveUp => Some(self.killed.unwrap_or(self.started + timeout()) + divided(GIVE_UP_AFTER)),
         }
     }
 }
@@ -89,5 +96,8 @@ mod tests {
             assert_eq!(timeout.step(started + Duration::from_secs(seconds)), expected, "after {seconds} s");
         }
         assert_eq!(timeout.deadline(), None);
+        let mut timeout = BootTimeout::new(started);
+        timeout.on_killed(started + Duration::from_secs(1));
+        assert_eq!(timeout.deadline(), Some(started + Duration::from_secs(6)));
     }
 }

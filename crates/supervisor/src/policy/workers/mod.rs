@@ -26,6 +26,9 @@ const FORK_RETRY: Delays = Delays { free: 0, first: Duration::from_millis(100), 
 const REPLACEMENT_INTERVAL: Duration = Duration::from_millis(20);
 /// The least burst. It is larger for an application with more workers, so that all of them may die together once.
 const REPLACEMENT_BURST: u32 = 10;
+/// The same for workers that exit in good order. No prototype forks as many, but one may report them.
+const ORDERLY_INTERVAL: Duration = Duration::from_millis(1);
+const ORDERLY_BURST: u32 = 100;
 
 /// The workers of one application.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub struct Workers {
     entries: Vec<Entry>,
     /// Limits how fast workers that died in a request are replaced.
     replacement: RateLimit,
+    /// When workers that exited in good order are replaced.
+    orderly_exits: RateLimit,
     /// Set while forks fail.
     scarcity: Option<Scarcity>,
 }
@@ -77,7 +82,14 @@ impl Workers {
     pub fn new(target: u32) -> Workers {
         let max = usize::from(MAX_WORKERS);
         let target = max.min(target as usize);
-        Workers { target, max, entries: Vec::new(), replacement: RateLimit::new(REPLACEMENT_INTERVAL), scarcity: None }
+        Workers {
+            target,
+            max,
+            entries: Vec::new(),
+            replacement: RateLimit::new(REPLACEMENT_INTERVAL),
+            orderly_exits: RateLimit::new(ORDERLY_INTERVAL),
+            scarcity: None,
+        }
     }
 
     /// The same table, of which at most `max` workers live at once.
@@ -289,7 +301,8 @@ impl Workers {
             && matches!(entry.state, EntryState::Due(_))
         {
             // The worker did not fail, so the next one starts without delay.
-            entry.state = EntryState::Due(now);
+            let burst = ORDERLY_BURST.max(u32::try_from(self.target).unwrap_or(u32::MAX));
+            entry.state = EntryState::Due(self.orderly_exits.spend(burst, now));
             entry.backoff = Backoff::default();
         }
         is_known

@@ -1,6 +1,7 @@
 //! The states of all servers of upstreams. A server that the next configuration has, too, keeps its state.
 
 use crate::backends::proxy::health::server_health::ServerHealth;
+use crate::report::short_reason;
 use howdah_config::{Configuration, Endpoint};
 use howdah_protocol::messages::router::ServerTrouble;
 use std::collections::{BTreeMap, HashMap};
@@ -16,8 +17,6 @@ pub struct HealthStates {
 const REPORT_BYTES: usize = 32 * 1024;
 /// The same of the numbers of requests.
 const ACTIVE_BYTES: usize = 12 * 1024;
-/// The most characters of a reason in a report.
-const REASON_CHARS: usize = 200;
 
 // === impl HealthStates ===
 
@@ -54,7 +53,7 @@ impl HealthStates {
         for (name, servers) in &self.upstreams {
             for (endpoint, health) in servers {
                 let Some(trouble) = health.trouble() else { continue };
-                let (trouble, endpoint) = (trouble.map(shortened), endpoint.to_string());
+                let (trouble, endpoint) = (trouble.map(|reason| short_reason(&reason)), endpoint.to_string());
                 let size = name.len() + endpoint.len() + trouble.reason().len() + 32;
                 left = left.saturating_sub(size);
                 if left > 0 {
@@ -86,13 +85,6 @@ impl HealthStates {
             }
         }
         report
-    }
-}
-
-fn shortened(reason: String) -> String {
-    match reason.char_indices().nth(REASON_CHARS) {
-        Some((end, _)) => format!("{}…", &reason[..end]),
-        None => reason,
     }
 }
 

@@ -424,7 +424,7 @@ impl Prototype {
                 self.failure = Some(format!("it took more than {seconds} s; does {suspect}?"));
                 process.kill_group();
             }
-            Some(BootStep::GiveUp) => {
+            Some(BootStep::GiveUp) if !self.is_proven => {
                 let pid = process.pid.as_raw_pid();
                 let reason = self.failure.get_or_insert_with(|| "it does not start".to_owned());
                 let _ = write!(
@@ -433,7 +433,7 @@ impl Prototype {
                 );
                 self.is_given_up = true;
             }
-            None => {}
+            Some(BootStep::GiveUp) | None => {}
         }
     }
 

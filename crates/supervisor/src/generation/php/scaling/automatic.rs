@@ -60,8 +60,9 @@ impl Automatic {
     /// How much memory the new workers will take, in bytes.
     pub fn promised(&self, workers: &WorkerSet, now: Instant) -> u64 {
         let new = workers.table.started_since(now.checked_sub(NEW).unwrap_or(now)).count();
-        // The application's control group may have less.
-        (new as u64 * self.gauge.worker_bytes()).min(u64::try_from(self.room).unwrap_or(0))
+        // The application's control group may have less. Half of the room is for others, whatever one of its workers may have taken
+        // for a moment.
+        (new as u64 * self.gauge.worker_bytes()).min(u64::try_from(self.room).unwrap_or(0) / 2)
     }
 
     /// The router reports requests that wait. Returns when to decide.

@@ -34,8 +34,10 @@ pub struct Boots {
     was_ready: bool,
     /// Whether all workers have been ready.
     is_proven: bool,
-    /// How many workers have ended before all were ready, and how the last one exited.
-    ended: usize,
+    /// How many workers were ordered, and how often one or all have ended, until all were ready.
+    ordered: usize,
+    setbacks: usize,
+    /// How the last one exited.
     last_end: String,
     /// Why the first boot failed.
     failure: Option<String>,
@@ -51,8 +53,8 @@ struct BootingWorker {
 
 /// The time between two looks at the accounts.
 const LOOK: Duration = Duration::from_millis(10);
-/// If this number of workers ends before all have been ready, they do not stay alive: a change does not wait for them any longer.
-const MAX_ENDED: usize = 10;
+/// After this number of setbacks, a worker script does not stay alive.
+const MAX_SETBACKS: usize = 10;
 /// The weight of the costliest boot decays by this factor at each boot.
 const COST_DECAY: f64 = 0.9;
 
@@ -70,7 +72,8 @@ impl Boots {
             look_at: None,
             cost: Duration::ZERO,
             was_ready: false,
-            ended: 0,
+            ordered: 0,
+            setbacks: 0,
             last_end: String::new(),
             failure: None,
         }
@@ -79,6 +82,16 @@ impl Boots {
     /// Whether all workers have been ready once.
     pub fn is_proven(&self) -> bool {
         self.is_proven
+    }
+
+    /// Whether a worker has ever been ready.
+    pub fn was_ready(&self) -> bool {
+        self.was_ready || self.script.is_none()
+    }
+
+    /// Takes all workers as ready.
+    pub fn go_on(&mut self) {
+        self.is_proven = true;
     }
 
     /// Why the first worker did not boot.
@@ -121,6 +134,7 @@ impl Boots {
         if self.script.is_some() {
             let booting = BootingWorker { worker, process: None, since: now, timeout: BootTimeout::new(now) };
             self.booting.insert(worker.index, booting);
+            self.ordered += 1;
             self.look_at.get_or_insert(now + LOOK);
         }
     }
@@ -134,17 +148,18 @@ impl Boots {
 
     /// It has exited. `was_ready` is whether it had asked for a request, `output` what it wrote last.
     pub fn on_exit(&mut self, worker: WorkerId, was_ready: bool, end: &str, output: impl FnOnce() -> String) {
+        let was_booting = self.booting.get(&worker.index).is_some_and(|booting| booting.worker == worker);
+        if was_booting {
+            self.booting.remove(&worker.index);
+            self.was_ready |= was_ready;
+            if !was_ready && !self.is_proven {
+                self.fail(end, &output());
+            }
+        }
         if !self.is_proven {
             end.clone_into(&mut self.last_end);
         }
-        if !self.is_booting(worker) {
-            return;
-        }
-        self.booting.remove(&worker.index);
-        self.was_ready |= was_ready;
-        if !was_ready && !self.is_proven {
-            self.fail(end, &output());
-        }
+        self.on_setback();
     }
 
     /// No process of this name lives any more.
@@ -152,14 +167,27 @@ impl Boots {
         if self.is_booting(worker) {
             self.booting.remove(&worker.index);
         }
-        self.ended += usize::from(!self.is_proven);
-        if self.ended == MAX_ENDED && self.failure.is_none() {
+    }
+
+    /// A worker has exited by itself, or all of them lost their prototype or broke the channel's rules. If that happens again and
+    /// again before all have been ready, nothing else would end a change that waits for them.
+    fn on_setback(&mut self) {
+        if self.is_proven || self.failure.is_some() {
+            return;
+        }
+        self.setbacks += 1;
+        // Of a large pool, a few may die by chance.
+        if self.setbacks >= MAX_SETBACKS && 2 * self.setbacks >= self.ordered {
             let (script, last) = (self.script.as_deref().unwrap_or_default(), &self.last_end);
             let last = if last.is_empty() { String::new() } else { format!("; the last one {last}") };
-            self.failure = Some(format!(
-                "{MAX_ENDED} workers of its worker script {script} ended before all of them were ready{last}"
-            ));
+            self.failure =
+                Some(format!("workers of its worker script {script} end before all of them are ready{last}"));
         }
+    }
+
+    /// The prototype has died, or all workers are replaced.
+    pub fn on_all_lost(&mut self) {
+        self.on_setback();
     }
 
     /// Reads the accounts. `is_ready` is whether a worker has asked for a request; `are_ordered` is whether no other
@@ -179,7 +207,8 @@ impl Boots {
         });
         self.kill_overdue(now);
         self.is_proven |= self.was_ready && self.booting.is_empty() && are_ordered;
-        if !self.booting.is_empty() || !self.is_proven {
+        // A generation that has failed is discarded. Its processes may be there for long.
+        if self.failure.is_none() && (!self.booting.is_empty() || !self.is_proven) {
             self.look_at = Some(now + LOOK);
         }
     }
@@ -197,7 +226,8 @@ impl Boots {
                 }
                 Some(BootStep::Fail) => {
                     let Some(process) = booting.process else {
-                        given_up = Some(format!("was not started within {seconds} s"));
+                        given_up =
+                            Some(format!("was not started within {seconds} s, although its prototype had the order"));
                         continue;
                     };
                     tracing::error!(
@@ -208,16 +238,18 @@ impl Boots {
                     process.kill();
                 }
                 Some(BootStep::GiveUp) => {
-                    let pid = booting.process.map_or(0, |process| process.pid.as_raw_pid());
-                    given_up = Some(format!(
-                        "was killed after {seconds} s and has not exited (pid {pid}: does a file system hang?)"
-                    ));
+                    given_up = booting.process.map(|process| {
+                        let pid = process.pid.as_raw_pid();
+                        format!(
+                            "(pid {pid}) was killed after {seconds} s, and has not exited: does a file system hang?"
+                        )
+                    });
                 }
                 None => {}
             }
         }
-        if let Some(end) = given_up.filter(|_| !self.is_proven) {
-            self.fail(&end, "");
+        if let Some(end) = given_up.filter(|_| !self.is_proven && self.failure.is_none()) {
+            self.failure = Some(format!("a worker of its worker script {script} {end}"));
         }
     }
 
@@ -301,8 +333,8 @@ mod tests {
     fn workers_that_are_ready_but_do_not_stay_alive_are_a_failure() {
         let mut now = Instant::now();
         let mut boots = of_worker_script(now, &[]);
-        for ended in 0..MAX_ENDED {
-            assert_eq!(boots.failure(), None, "after {ended}");
+        for setbacks in 0..MAX_SETBACKS {
+            assert_eq!(boots.failure(), None, "after {setbacks}");
             boots.on_ordered(worker(0), now);
             now += LOOK;
             boots.on_time(|_| true, false, now);
@@ -310,13 +342,29 @@ mod tests {
             boots.forget(worker(0));
         }
         assert!(boots.failure().is_some_and(|failure| failure.ends_with("the last one was killed by signal 14")));
+        boots.on_time(|_| true, false, now + LOOK);
+        assert_eq!(boots.next_deadline(), None, "nothing is looked at any more");
+    }
 
-        let mut boots = of_worker_script(now, &[0]);
-        boots.on_time(|_| true, true, now + LOOK);
-        for _ in 0..2 * MAX_ENDED {
-            boots.forget(worker(0));
+    #[test]
+    fn deaths_in_a_large_pool_after_all_were_ready_and_forks_that_fail_are_none() {
+        let now = Instant::now();
+        let boots_of = |workers: u16, are_ordered: bool| {
+            let mut boots = of_worker_script(now, &(0..workers).collect::<Vec<_>>());
+            boots.on_time(|_| true, are_ordered, now + LOOK);
+            boots
+        };
+        for (mut boots, are_forgotten) in
+            [(boots_of(100, false), false), (boots_of(1, true), false), (boots_of(1, false), true)]
+        {
+            for _ in 0..2 * MAX_SETBACKS {
+                match are_forgotten {
+                    true => boots.forget(worker(0)),
+                    false => boots.on_exit(worker(0), true, "exited with code 0", String::new),
+                }
+            }
+            assert_eq!(boots.failure(), None);
         }
-        assert_eq!(boots.failure(), None, "all were ready before");
     }
 
     #[test]

@@ -199,6 +199,7 @@ impl WorkerSet {
 
     /// The prototype is dead: its workers finish their requests and exit. `all` are the processes of all its pools.
     pub fn orphan_all(&mut self, group: Option<Pid>, all: &[Process], now: Instant) {
+        self.boots.on_all_lost();
         let is_own = |process: &&Process| self.table.alive().any(|(_, own)| own == Some(**process));
         self.of_other_pools = all.iter().filter(|process| !is_own(process)).copied().collect();
         for (worker, process) in self.table.orphan_all(now) {
@@ -241,6 +242,7 @@ impl WorkerSet {
     /// Kills all workers, because one broke the channel's rules: all of them may have.
     pub fn replace_all(&mut self, now: Instant) {
         self.is_replacing = true;
+        self.boots.on_all_lost();
         for process in self.table.alive().filter_map(|(_, process)| process) {
             process.kill();
         }
@@ -273,6 +275,10 @@ impl WorkerSet {
 
     /// The children of the supervisor in the groups of dead prototypes that are no known worker.
     fn unknown_children(&self) -> Vec<Process> {
+        // The look at all processes takes long on a machine with many.
+        if !self.orphan_groups.iter().any(|group| process::has_child_in(*group)) {
+            return Vec::new();
+        }
         let of_dead = |group: i32| self.orphan_groups.iter().any(|dead| dead.as_raw_pid() == group);
         let is_own = |process| self.table.alive().any(|(_, worker)| worker == Some(process));
         let is_known = |process| is_own(process) || self.of_other_pools.contains(&process);

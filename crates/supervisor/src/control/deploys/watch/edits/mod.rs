@@ -464,10 +464,17 @@ impl Watching {
             for top in &tops {
                 self.add(&Rc::from(&**top), top, |_| false);
             }
-            // The watch of a folder that was moved away would not count any more, but take one of those of all programs of root.
-            for watch in before.into_keys().filter(|watch| !self.folders.contains_key(watch)) {
-                // The folder may have been removed.
-                let _ = inotify::remove_watch(&self.inotify, watch);
+            let found: BTreeSet<Rc<Path>> =
+                self.folders.values().map(|(application, _)| Rc::clone(application)).collect();
+            for (watch, folder) in before {
+                if self.exhausted || !found.contains(&folder.0) {
+                    // The walk has not come to all of them: they stay watched.
+                    self.folders.entry(watch).or_insert(folder);
+                } else if !self.folders.contains_key(&watch) {
+                    // The folder was moved away, or removed. Its watch would not count any more, but it is one of those of all
+                    // programs of root.
+                    let _ = inotify::remove_watch(&self.inotify, watch);
+                }
             }
         }
         tops.into_iter().next()
