@@ -73,7 +73,8 @@ struct Queue {
     /// Lines that were dropped since the last report.
     lost: u64,
     started: bool,
-    closed: bool,
+    /// The number of writers: a former one may be dropped after the next one has come.
+    writers: usize,
 }
 
 /// The limit of the queue. The thread may have the same number of bytes taken.
@@ -99,7 +100,7 @@ impl BackgroundWriter {
     }
 
     fn to(target: Target, name: &'static str) -> BackgroundWriter {
-        let (queue, changed) = Default::default();
+        let (queue, changed) = (Mutex::new(Queue { writers: 1, ..Queue::default() }), Condvar::new());
         BackgroundWriter { shared: Arc::new(Shared { name, target, queue, changed }) }
     }
 
@@ -169,7 +170,7 @@ impl Write for &BackgroundWriter {
 
 impl Drop for BackgroundWriter {
     fn drop(&mut self) {
-        self.shared.lock().closed = true;
+        self.shared.lock().writers -= 1;
         self.shared.changed.notify_all();
     }
 }
@@ -180,7 +181,7 @@ impl WriterThread {
     /// The writer again, with the lines that are left. Its thread, if that still runs, goes on.
     pub fn writer(&self) -> Option<BackgroundWriter> {
         let shared = self.0.upgrade()?;
-        shared.lock().closed = false;
+        shared.lock().writers += 1;
         Some(BackgroundWriter { shared })
     }
 
@@ -216,7 +217,7 @@ impl Shared {
     /// Waits for lines. Returns them with the number of lines that were dropped meanwhile; `None` if the writer is gone.
     fn next(&self) -> Option<(Vec<u8>, u64)> {
         let idle = |queue: &mut Queue| {
-            queue.sleeping = queue.lines.is_empty() && !queue.closed;
+            queue.sleeping = queue.lines.is_empty() && queue.writers > 0;
             queue.sleeping
         };
         let mut queue = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);

@@ -2,8 +2,9 @@
 //!
 //! Hashing a password takes CPU time by design, so anyone who sends wrong ones costs us much: at most one verification
 //! for each processor runs at a time, a limited number waits, and further requests are answered 503. A client has no more
-//! than a part of the places that are free, so that one that guesses passwords leaves some to others. Nor has a file of users: its owner
-//! chooses how long a verification takes. A user who was verified just now does not wait. The time of an answer does not reveal which users exist.
+//! than a part of the places that are free, so that one that guesses passwords leaves some to others. One of several files of users has a
+//! part of the places and of the processors, because its owner chooses how long a verification takes. A user who was verified just
+//! now does not wait. The time of an answer does not reveal which users exist.
 
 use crate::access::client::{ClientMap, CountedRequest, LimitedClient};
 use crate::access::credentials::Credentials;
@@ -94,7 +95,8 @@ impl Authentication {
         if self.verified.contains(&fingerprint) {
             return Ok(Some(user.into()));
         }
-        let file = source.file();
+        // Also for users of the configuration beside it: a quick answer would reveal them.
+        let file = basic_auth.user_file.as_ref().and_then(|path| files.find(path)).cloned();
         let waiting = Waiting::begin(client, file.as_ref())?;
         // The file system may hang: this needs no processor.
         let hash = source.find(&user).await?;
@@ -151,14 +153,6 @@ impl UserSource {
             return files.find(path).cloned().map(UserSource::File);
         }
         basic_auth.users.values().next().cloned().map(UserSource::NoSuchUser)
-    }
-
-    /// The file that has the hash.
-    fn file(&self) -> Option<Arc<UserFile>> {
-        match self {
-            UserSource::File(file) => Some(Arc::clone(file)),
-            UserSource::Hash(_) | UserSource::NoSuchUser(_) => None,
-        }
     }
 
     /// The source of the hash with which a password was compared. A user who does not exist is never verified.

@@ -4,7 +4,7 @@
 //! no valid password. A line that is not valid is left out, with a line in the log.
 
 use crate::resources::processors::processors;
-use howdah_config::{Configuration, PasswordHash};
+use howdah_config::{BasicAuth, Configuration, PasswordHash};
 use howdah_protocol::trusted_path;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
@@ -29,6 +29,7 @@ pub struct UserFile {
     /// The right to verify a password of the file, and how many wait for it.
     turns: Arc<Semaphore>,
     waiting: AtomicU32,
+    most_waiting: u32,
 }
 
 /// A verification that waits, in the count of its file.
@@ -41,8 +42,8 @@ pub type Users = HashMap<String, PasswordHash>;
 /// Distinguishes versions of a file: device, inode, length, and the time of the last change in seconds and nanoseconds.
 type FileVersion = (u64, u64, u64, i64, i64);
 
-/// How many verifications for one file wait. There are more places for all.
-const MAX_WAITING: u32 = 50;
+/// How many verifications for one of several files wait, of 100 for all.
+const MOST_OF_ONE: u32 = 50;
 const MAX_BYTES: u64 = 16 << 20;
 /// How many lines that are not valid are logged.
 const MAX_LOGGED: usize = 10;
@@ -54,8 +55,12 @@ impl UserFiles {
     pub fn of(configuration: &Configuration) -> UserFiles {
         let options = configuration.routes.actions().filter_map(|action| action.basic_auth.as_ref());
         let paths = options.filter_map(|basic_auth| basic_auth.user_file.clone());
-        let file = |path: PathBuf| (path.clone(), Arc::new(UserFile::new(path)));
-        UserFiles { files: paths.map(file).collect() }
+        let paths: HashSet<PathBuf> = paths.collect();
+        let has_users = |basic_auth: &BasicAuth| !basic_auth.users.is_empty();
+        let has_others = paths.len() > 1
+            || configuration.routes.actions().filter_map(|action| action.basic_auth.as_ref()).any(has_users);
+        let file = |path: PathBuf| (path.clone(), Arc::new(UserFile::new(path, has_others)));
+        UserFiles { files: paths.into_iter().map(file).collect() }
     }
 
     /// Reads all files. A tolerated one may be read later.
@@ -86,17 +91,22 @@ impl UserFiles {
 // === impl UserFile ===
 
 impl UserFile {
-    fn new(path: PathBuf) -> UserFile {
+    /// `has_others` is whether there are other passwords.
+    fn new(path: PathBuf, has_others: bool) -> UserFile {
         // The owner of a file chooses how long a verification takes, up to seconds: one processor is for those of others.
-        let turns = Arc::new(Semaphore::new(processors().saturating_sub(1).max(1)));
-        UserFile { path, read: Mutex::default(), turns, waiting: AtomicU32::new(0) }
+        let (turns, most_waiting) = match has_others {
+            true => (processors().saturating_sub(1).max(1), MOST_OF_ONE),
+            false => (processors(), u32::MAX),
+        };
+        let turns = Arc::new(Semaphore::new(turns));
+        UserFile { path, read: Mutex::default(), turns, waiting: AtomicU32::new(0), most_waiting }
     }
 
     /// One more that waits; `None` if too many do.
     pub fn begin_wait(self: &Arc<Self>) -> Option<WaitingForFile> {
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let counted = WaitingForFile(Arc::clone(self));
-        (waiting < MAX_WAITING).then_some(counted)
+        (waiting < self.most_waiting).then_some(counted)
     }
 
     /// The turn to verify a password of this file.
@@ -223,7 +233,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("htpasswd");
         mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-        let file = UserFile::new(path);
+        let file = UserFile::new(path, false);
         let (sender, result) = mpsc::channel();
         std::thread::spawn(move || sender.send(file.users().map(drop).map_err(|error| error.to_string())));
         assert_eq!(result.recv_timeout(Duration::from_secs(10)), Ok(Err("it is not a regular file".to_owned())));
@@ -231,8 +241,11 @@ mod tests {
 
     #[tokio::test]
     async fn one_file_has_a_part_of_the_places_and_of_the_processors() {
-        let file = Arc::new(UserFile::new("/etc/users".into()));
-        let waiting: Vec<_> = (0..MAX_WAITING).map(|_| file.begin_wait().unwrap()).collect();
+        let alone = Arc::new(UserFile::new("/etc/users".into(), false));
+        assert_eq!(alone.turns.available_permits(), processors());
+        let _waiting: Vec<_> = (0..2 * MOST_OF_ONE).map(|_| alone.begin_wait().unwrap()).collect();
+        let file = Arc::new(UserFile::new("/etc/users".into(), true));
+        let waiting: Vec<_> = (0..MOST_OF_ONE).map(|_| file.begin_wait().unwrap()).collect();
         assert!(file.begin_wait().is_none());
         drop(waiting);
         assert!(file.begin_wait().is_some());

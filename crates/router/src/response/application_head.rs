@@ -11,9 +11,6 @@ use http::{HeaderMap, Response, StatusCode};
 
 /// The most headers of a response: no browser accepts as many, and the router's memory for one response has a limit.
 pub const MAX_HEADERS: usize = 1000;
-/// As PHP writes the header that it adds to nearly all responses. It is capitalized, as nginx does: a name of its own would
-/// cost each response more than all of its other headers.
-const PHP_CONTENT_TYPE: &[u8] = b"Content-type";
 /// How much of a wrong header's name is logged, in characters.
 const NAME_CHARS: usize = 80;
 
@@ -68,7 +65,7 @@ pub fn copy_headers<'f>(
             *count += 1;
             continue;
         };
-        if !header_case::is_capitalized(written) && written != PHP_CONTENT_TYPE {
+        if !header_case::is_capitalized(written) {
             unusual.extend(std::str::from_utf8(written));
         }
         match name {
@@ -90,7 +87,7 @@ pub fn copy_headers<'f>(
         }
     }
     if !unusual.is_empty() {
-        let names = fields.map(|(name, _)| if name == PHP_CONTENT_TYPE { b"Content-Type" } else { name });
+        let names = fields.map(|(name, _)| name);
         header_case::keep(response, &unusual, names.filter_map(|name| std::str::from_utf8(name).ok()));
     }
     if let Some((name, count)) = wrong {

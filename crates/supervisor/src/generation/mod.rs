@@ -146,7 +146,7 @@ impl Generation {
         with_generation!(self, generation => generation.is_proven())
     }
 
-    /// Whether some of its processes have been ready.
+    /// Whether some of its processes are ready.
     pub fn is_usable(&self) -> bool {
         with_generation!(self, generation => generation.is_usable())
     }

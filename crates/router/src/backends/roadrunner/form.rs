@@ -127,8 +127,10 @@ const WEIGHT_OF_FIELD: usize = 64;
 const WEIGHT_OF_ARRAY: usize = 128;
 /// The most memory of all large forms.
 const MOST_OF_ALL: usize = 512 * 1024 * 1024;
-/// One request has at most this part of what others have left.
+/// One request has at most this part of what others have left...
 const SHARE_OF_FORM: usize = 2;
+/// ...or this number of bytes.
+const WITHOUT_SHARE: usize = 16 * 1024 * 1024;
 /// `Retry-After` beyond that, in seconds.
 const RETRY_AFTER: u32 = 1;
 /// Where the folder of uploads comes from.
@@ -351,16 +353,17 @@ impl FieldMemory {
         Ok(())
     }
 
-    /// Takes this number of bytes. A request has no more than a part of what others have left: a few slow clients would have
-    /// all of it otherwise.
+    /// Takes this number of bytes. A large request has no more than a part of what others have left: a few slow clients would
+    /// have all of it otherwise.
     fn take(&mut self, bytes: usize) -> Result<(), Failure> {
         let others = MEMORY_OF_ALL.load(Ordering::Relaxed).saturating_sub(COPIES * self.weight);
-        let has_room = COPIES * self.weight + bytes <= MOST_OF_ALL.saturating_sub(others) / SHARE_OF_FORM;
+        let most = (MOST_OF_ALL.saturating_sub(others) / SHARE_OF_FORM).max(WITHOUT_SHARE);
+        let has_room = COPIES * self.weight + bytes <= most;
         let part = has_room.then(|| CountedMemory::take(&MEMORY_OF_ALL, bytes, MOST_OF_ALL)).flatten();
         let Some(part) = part else {
             if REFUSED.is_due() {
                 tracing::warn!(
-                    "large forms and heads of all requests have {MOST_OF_ALL} bytes of memory, and one request half of what \
+                    "large forms and heads of all requests have {MOST_OF_ALL} bytes of memory, and a large one half of what \
                      is left; answering 503"
                 );
             }

@@ -1,5 +1,5 @@
 //! The case of header names over HTTP/1.1: as a script, an upstream or the configuration wrote them, and otherwise as
-//! in `Content-Type`, which also replaces PHP's own `Content-type`. Scripts and old clients compare names with their case, although HTTP ignores it.
+//! in `Content-Type`. Scripts and old clients compare names with their case, although HTTP ignores it.
 //!
 //! A `HeaderMap` has its names in lower case, and hyper capitalizes them. A response with names that were written in
 //! another way has hyper's own extension for names. That extension is private to hyper: a client of hyper makes it when

@@ -335,15 +335,15 @@ impl Deploy {
 /// The time that a start may take beyond the timeout of a process, for the end of those that are killed.
 const LONGEST_END: Duration = Duration::from_secs(10);
 
-/// How long all processes of new generations may take to start, in all. Each of them has its timeout, but a script can use that of
-/// one after the other, and nothing else changes meanwhile.
+/// How long all processes of new generations may take to start, in all: PHP and a first worker have their timeouts one after the
+/// other. A script could use that of each worker, and nothing else changes meanwhile.
 fn longest_boot() -> Duration {
-    boot_timeout::timeout() + divided(LONGEST_END)
+    2 * boot_timeout::timeout() + divided(LONGEST_END)
 }
 
 fn late(generation: &Generation) -> String {
     let (name, seconds) = (generation.name(), longest_boot().as_secs());
-    format!("the application {name:?} does not start: none of its processes is ready after {seconds} s")
+    format!("the application {name:?} does not start: its processes are not ready after {seconds} s")
 }
 
 /// A path in a log line. An application's user can give it thousands of characters.

@@ -174,9 +174,9 @@ impl PhpGeneration {
         self.prototype.is_proven() && self.pools.are_proven()
     }
 
-    /// Whether each of its pools has had a worker that was ready.
+    /// Whether each of its pools has a worker that is ready.
     pub fn is_usable(&self) -> bool {
-        self.prototype.is_proven() && self.pools.iter().all(|pool| pool.workers.boots.was_ready())
+        self.prototype.is_proven() && self.prototype.is_up() && self.pools.iter().all(|pool| pool.workers.has_ready())
     }
 
     /// Takes it as proven with the workers that it has.

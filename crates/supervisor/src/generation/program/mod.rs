@@ -149,9 +149,9 @@ impl ProgramGeneration {
         self.is_proven
     }
 
-    /// Whether one of its processes has been ready.
+    /// Whether one of its processes is ready.
     pub fn is_usable(&self) -> bool {
-        self.processes.iter().any(ProgramProcess::is_proven)
+        self.processes.iter().any(ProgramProcess::is_ready)
     }
 
     /// Takes it as proven with the processes that it has.

@@ -51,6 +51,7 @@ impl OutputWriter {
             let again = || known.thread.writer().map(|writer| Arc::new(OutputWriter { writer }));
             if let Some(writer) = in_use.or_else(again) {
                 known.writer = Arc::downgrade(&writer);
+                application.clone_into(&mut known.application);
                 return Some(writer);
             }
         }

@@ -34,12 +34,15 @@ pub struct Boots {
     was_ready: bool,
     /// Whether all workers have been ready.
     is_proven: bool,
-    /// How many workers were ordered, and how often one or all have ended, until all were ready.
+    /// How many workers were ordered.
     ordered: usize,
+    /// How many exited by themselves until all were ready.
     setbacks: usize,
+    /// How often all were lost until then.
+    losses: usize,
     /// How the last one exited.
     last_end: String,
-    /// Why the first boot failed.
+    /// Why the workers do not start.
     failure: Option<String>,
 }
 
@@ -55,6 +58,8 @@ struct BootingWorker {
 const LOOK: Duration = Duration::from_millis(10);
 /// After this number of setbacks, a worker script does not stay alive.
 const MAX_SETBACKS: usize = 10;
+/// After this number of losses of all workers, they will not start either.
+const MAX_LOSSES: usize = 3;
 /// The weight of the costliest boot decays by this factor at each boot.
 const COST_DECAY: f64 = 0.9;
 
@@ -74,6 +79,7 @@ impl Boots {
             was_ready: false,
             ordered: 0,
             setbacks: 0,
+            losses: 0,
             last_end: String::new(),
             failure: None,
         }
@@ -84,17 +90,12 @@ impl Boots {
         self.is_proven
     }
 
-    /// Whether a worker has ever been ready.
-    pub fn was_ready(&self) -> bool {
-        self.was_ready || self.script.is_none()
-    }
-
     /// Takes all workers as ready.
     pub fn go_on(&mut self) {
         self.is_proven = true;
     }
 
-    /// Why the first worker did not boot.
+    /// Why the workers do not start.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -169,8 +170,7 @@ impl Boots {
         }
     }
 
-    /// A worker has exited by itself, or all of them lost their prototype or broke the channel's rules. If that happens again and
-    /// again before all have been ready, nothing else would end a change that waits for them.
+    /// A worker has exited by itself. If that happens again and again before all have been ready, a change would wait for long.
     fn on_setback(&mut self) {
         if self.is_proven || self.failure.is_some() {
             return;
@@ -185,9 +185,16 @@ impl Boots {
         }
     }
 
-    /// The prototype has died, or all workers are replaced.
+    /// The prototype has died, or all workers are replaced because one broke the channel's rules.
     pub fn on_all_lost(&mut self) {
-        self.on_setback();
+        self.losses += usize::from(!self.is_proven);
+        if self.losses >= MAX_LOSSES && self.failure.is_none() {
+            let script = self.script.as_deref().unwrap_or_default();
+            self.failure = Some(format!(
+                "all workers of its worker script {script} were lost {MAX_LOSSES} times before they were ready: their prototype \
+                 died, or one of them broke the rules; the log has the reasons"
+            ));
+        }
     }
 
     /// Reads the accounts. `is_ready` is whether a worker has asked for a request; `are_ordered` is whether no other
@@ -347,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn deaths_in_a_large_pool_after_all_were_ready_and_forks_that_fail_are_none() {
+    fn some_deaths_in_a_large_pool_or_after_all_were_ready_are_no_failure() {
         let now = Instant::now();
         let boots_of = |workers: u16, are_ordered: bool| {
             let mut boots = of_worker_script(now, &(0..workers).collect::<Vec<_>>());
@@ -364,6 +371,21 @@ mod tests {
                 }
             }
             assert_eq!(boots.failure(), None);
+        }
+    }
+
+    #[test]
+    fn workers_that_are_lost_together_again_and_again_are_a_failure() {
+        let now = Instant::now();
+        for (are_ordered, expected) in [(false, true), (true, false)] {
+            let mut boots = of_worker_script(now, &(0..8).collect::<Vec<_>>());
+            boots.on_time(|_| true, are_ordered, now + LOOK);
+            for loss in 0..MAX_LOSSES {
+                assert_eq!(boots.failure(), None, "after {loss}");
+                (0..8).for_each(|index| boots.on_ordered(worker(index), now));
+                boots.on_all_lost();
+            }
+            assert_eq!(boots.failure().is_some(), expected);
         }
     }
 

@@ -90,6 +90,8 @@ struct Watching {
     entries_left: usize,
     /// A folder that is too deep was logged.
     has_logged_depth: bool,
+    /// A folder could not be read: those in it are not known.
+    is_incomplete: bool,
 }
 
 /// A folder that is not watched yet.
@@ -231,6 +233,7 @@ impl Watching {
             exhausted: false,
             entries_left: MAX_ENTRIES,
             has_logged_depth: false,
+            is_incomplete: false,
         };
         let made = SystemTime::now()
             .checked_sub(watching.watched.made.elapsed() + FILE_TIME_DELAY)
@@ -288,6 +291,7 @@ impl Watching {
             let opened = match opened {
                 Ok(opened) => Rc::new(opened),
                 Err(error) => {
+                    self.is_incomplete |= error.kind() != io::ErrorKind::NotFound;
                     if folder == **application && error.kind() != io::ErrorKind::NotFound {
                         self.log_refusal(&folder, &error);
                     }
@@ -461,13 +465,14 @@ impl Watching {
         let tops: Vec<PathBuf> = self.tops.keys().cloned().collect();
         if !self.exhausted {
             let before = std::mem::take(&mut self.folders);
+            self.is_incomplete = false;
             for top in &tops {
                 self.add(&Rc::from(&**top), top, |_| false);
             }
             let found: BTreeSet<Rc<Path>> =
                 self.folders.values().map(|(application, _)| Rc::clone(application)).collect();
             for (watch, folder) in before {
-                if self.exhausted || !found.contains(&folder.0) {
+                if self.exhausted || self.is_incomplete || !found.contains(&folder.0) {
                     // The walk has not come to all of them: they stay watched.
                     self.folders.entry(watch).or_insert(folder);
                 } else if !self.folders.contains_key(&watch) {
