@@ -5,9 +5,12 @@ Each server has one event loop: a request of another application would wait for 
 
 import base64
 import contextlib
+import itertools
 import os
+import select
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
 
@@ -25,7 +28,7 @@ from support.machine import needs_root
 from support.processes import thread_states
 from support.roadrunner_applications import PYTHON
 from support.server import Howdah
-from support.waiting import wait_for
+from support.waiting import longest_wait, wait_for
 
 ONE_LOOP = {"listen_threads": 1}
 # The timeout of a file operation: 30 s become 2 s.
@@ -165,6 +168,48 @@ def test_a_healthy_share_of_such_a_file_system_is_served(start, hanging: Pausabl
         assert server.get("/hanging/folder/").text == "index"
         assert server.get("/hanging/folder").status == 301
         assert server.get("/hanging/missing").status == 404
+
+
+def test_a_link_that_is_swapped_while_a_file_is_opened_stops_no_other_requests(start, folder):
+    """Between its look-up and its open, the path leads into another file system."""
+    base = folder.scratch / "swapped"
+    (base / "local").mkdir(parents=True)
+    with pausable_file_system(base, "hanging") as hanging, ThreadPoolExecutor(5) as pool:
+        for parent in (base / "local", hanging.source):
+            # Too large for the cache: it is opened for each request.
+            with open(parent / "large", "wb") as file:
+                file.truncate(4 << 20)
+        readable(base)
+        server = start(share("/current/*", f"{base}$uri"))
+        router = server.router()
+        links = itertools.cycle(["local", "hanging"])
+
+        def swap() -> None:
+            (base / "new").symlink_to(next(links))
+            (base / "new").rename(base / "current")
+
+        swap()
+        assert len(server.get("/current/large").body) == 4 << 20
+        hanging.pause()
+        until = time.monotonic() + 4
+
+        def look() -> None:
+            while time.monotonic() < until:
+                with contextlib.suppress(OSError), server.connect() as client:
+                    client.send_request("GET", "/current/large", {"Range": "bytes=0-0"})
+                    select.select([client.socket], [], [], 0.01)
+
+        def swap_and_swap() -> None:
+            while time.monotonic() < until:
+                swap()
+                time.sleep(0.0003)
+
+        running = [pool.submit(act) for act in (swap_and_swap, look, look, look, look)]
+        longest = longest_wait(server, "/file.txt", seconds=4)
+        hanging.resume()
+        for each in running:
+            each.result()
+        assert longest < 1 and server.router() == router, longest
 
 
 def test_a_file_that_hangs_while_it_is_sent_stops_no_other_requests(start, hanging: PausableFileSystem):
