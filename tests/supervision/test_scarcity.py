@@ -1,5 +1,6 @@
 """Full disks, exhausted descriptors, failed forks, and what clients and the log see of them: see docs/faults.md."""
 
+import contextlib
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support.background import Background
 from support.faults.file_systems import fill, small_disk
 from support.folders import Folder
 from support.http.client import ProtocolError
@@ -199,6 +201,24 @@ def test_a_read_only_state_is_loaded_and_changes_are_rejected(folder, tmp_path):
 
 def few_descriptors(soft: int, hard: int) -> dict:
     return {"prefix": ("prlimit", f"--nofile={soft}:{hard}")}
+
+
+def test_clients_that_hold_all_descriptors_do_not_end_the_router(shop, folder):
+    """Messages of the supervisor for a new generation have descriptors."""
+    server = shop(how=few_descriptors(256, 256))
+    with open(folder.root / "file.txt", "wb") as file:
+        file.truncate(64 << 20)
+    router = server.router()
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(server.connect()) for _ in range(170)]
+        for client in held:
+            # A connection and a file.
+            client.send_request("GET", "/file.txt")
+        wait_for(lambda: len(os.listdir(f"/proc/{router.pid}/fd")) >= 235, "the descriptors to be used up")
+        restart = Background(server.api, "POST", "/control/applications/shop/restart")
+        assert restart.result().status == 200, restart.result().text
+        assert server.router() == router
+    assert server.get("/pid.php").status == 200 and server.router() == router
 
 
 def test_connections_beyond_the_descriptor_limit_wait(shop):
