@@ -76,9 +76,19 @@ pub fn plain_and_short(text: &str) -> String {
 /// The text with its lines and tabs, for a message of several lines: all lines but the first are indented, so that none
 /// looks like another message.
 pub fn plain_lines(text: &str) -> String {
-    let line = |line: &str| line.split('\t').map(plain).collect::<Vec<_>>().join("\t");
-    let lines = text.split('\n').map(|text| line(text.strip_suffix('\r').unwrap_or(text)));
-    lines.collect::<Vec<_>>().join(CONTINUATION)
+    let text = text.strip_suffix('\r').unwrap_or(text).replace("\r\n", "\n");
+    in_lines(&text, plain).replace('\n', CONTINUATION)
+}
+
+/// The text with its lines and tabs, for a terminal.
+pub fn plain_output(text: &str) -> String {
+    in_lines(text, plain)
+}
+
+/// The text with `escape` applied to everything but line feeds and tabs.
+pub fn in_lines(text: &str, escape: impl Fn(&str) -> String) -> String {
+    let line = |line: &str| line.split('\t').map(&escape).collect::<Vec<_>>().join("\t");
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The text of a message without anything that looks like a field with a text: `client="` becomes `client=\"`. Programs that
@@ -122,5 +132,12 @@ mod tests {
         let text = "one\r\n2026-01-01T00:00:00Z  WARN two\n\tthree\r\x1b[31m\u{2028}\n";
         let expected = "one\n    2026-01-01T00:00:00Z  WARN two\n    \tthree\\r\\u{1b}[31m\\u{2028}\n    ";
         assert_eq!(plain_lines(text), expected);
+    }
+
+    #[test]
+    fn lines_and_tabs_of_a_text_for_a_terminal_stay() {
+        let text = "skipped: nginx-fpm: wrong\n    PHP\tx\u{1b}]52;c;eA==\x07\r\u{9b}2J\u{202e}\n";
+        let expected = "skipped: nginx-fpm: wrong\n    PHP\tx\\u{1b}]52;c;eA==\\u{7}\\r\\u{9b}2J\\u{202e}\n";
+        assert_eq!(plain_output(text), expected);
     }
 }

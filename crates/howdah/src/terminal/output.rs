@@ -1,6 +1,6 @@
 //! Writes to standard output and standard error. A closed output, as after `| head`, is not a failure; a full disk is one.
 
-use crate::terminal::plain::{json_lines, plain_lines};
+use crate::terminal::plain::{json_lines, plain_output};
 use std::io::{self, ErrorKind, Write};
 use std::sync::Mutex;
 
@@ -29,7 +29,7 @@ pub fn error() -> Option<io::Error> {
 
 /// Prints an error on standard error. It may have names that strangers have chosen: they control no terminal.
 pub fn print_error(problem: &str) {
-    let _ = writeln!(io::stderr(), "howdah: {}", plain_lines(problem));
+    let _ = writeln!(io::stderr(), "howdah: {}", plain_output(problem));
 }
 
 /// Prints a text and flushes it.

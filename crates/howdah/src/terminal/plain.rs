@@ -2,17 +2,12 @@
 
 use serde_json::Value;
 
-pub use howdah_supervisor::plain_text::plain;
-use howdah_supervisor::plain_text::plain_json;
+use howdah_supervisor::plain_text::{in_lines, plain_json};
+pub use howdah_supervisor::plain_text::{plain, plain_output};
 
 /// A string member of a JSON object, made safe for a terminal; empty if it does not exist.
 pub fn text(value: &Value, name: &str) -> String {
     value.get(name).and_then(Value::as_str).map(plain).unwrap_or_default()
-}
-
-/// Several lines, each made safe for a terminal. Tabs stay.
-pub fn plain_lines(text: &str) -> String {
-    in_lines(text, plain)
 }
 
 /// JSON of any number of lines, made safe for a terminal: its strings have escape sequences, and the values stay the same.
@@ -30,12 +25,6 @@ pub fn bytes(number: u64) -> String {
     }
 }
 
-/// The text with `escape` applied to everything but line feeds and tabs.
-fn in_lines(text: &str, escape: impl Fn(&str) -> String) -> String {
-    let line = |line: &str| line.split('\t').map(&escape).collect::<Vec<_>>().join("\t");
-    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,11 +40,6 @@ mod tests {
             assert_eq!(printed.lines().count(), text.lines().count());
             assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), value);
         }
-    }
-
-    #[test]
-    fn lines_stay_lines_without_control_characters() {
-        assert_eq!(plain_lines("a\u{1b}[2J\n\tb\n"), "a\\u{1b}[2J\n\tb\n");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The application: its folder, its PHP, its user.
 
 use super::file::ApplicationFile;
+use crate::stacks::account::account;
 use crate::stacks::detect::find;
 use crate::stacks::php::IniSources;
 use std::collections::BTreeMap;
@@ -79,8 +80,7 @@ fn php_user(chosen: Option<&str>, is_root: bool) -> Result<Option<String>, Strin
     if !is_root {
         return Ok(None);
     }
-    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let exists = |user: &str| passwd.lines().any(|line| line.split(':').next() == Some(user));
+    let exists = |user: &str| matches!(account(user), Ok(Some(_)));
     match chosen {
         Some(user) if exists(user) => Ok(Some(user.to_owned())),
         Some(user) => Err(format!("application/user: there is no user {user:?}")),

@@ -7,8 +7,9 @@
 //! - [`template`]: the language of templates and its variables
 //! - [`detect`]: is it installed, and in which version?
 //! - [`php`]: the one php.ini of all stacks, and the facts that PHP reports about itself
-//! - [`process`]: starts and stops processes; [`running`]: a stack from its start to its stop; [`user_files`]: folders of PHP's user
+//! - [`process`]: starts and stops processes; [`running`]: a stack from its start to its stop; [`user_files`]: folders of PHP's user; [`account`]: users
 
+pub mod account;
 pub mod detect;
 pub mod library;
 pub mod manifest;

@@ -1,8 +1,9 @@
 //! Folders in which PHP's user makes files, and the files that the lab reads there. The lab runs as root, mostly: it opens nothing there to
 //! write to it, and follows no links.
 
-use rustix::fs::{CWD, Gid, Mode, OFlags, Uid, fchmod, fchown, openat};
-use std::fs::{self, File};
+use super::account::account;
+use rustix::fs::{CWD, Mode, OFlags, fchmod, fchown, openat};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -69,20 +70,10 @@ pub fn beside(folder: &Path, name: &str) -> PathBuf {
     path.into()
 }
 
-/// The numbers of a user and of its group; `None` if there is no such user.
-fn account(user: &str) -> io::Result<Option<(Uid, Gid)>> {
-    let passwd = fs::read_to_string("/etc/passwd")?;
-    Ok(passwd.lines().find_map(|line| {
-        let fields: Vec<_> = line.split(':').collect();
-        let number = |index: usize| fields.get(index)?.parse().ok();
-        let is_user = fields.first() == Some(&user);
-        is_user.then(|| Some((Uid::from_raw(number(2)?), Gid::from_raw(number(3)?))))?
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::{MetadataExt, symlink};
 
     #[test]

@@ -9,7 +9,7 @@
 use crate::access::client::{ClientMap, CountedRequest, LimitedClient};
 use crate::access::credentials::Credentials;
 use crate::access::password;
-use crate::access::user_file::{UserFile, UserFiles, WaitingForFile};
+use crate::access::user_file::{UserFile, UserFiles};
 use crate::access::verified::VerifiedPasswords;
 use crate::file_access::{Place, on_file_thread};
 use crate::report::OncePerMinute;
@@ -22,7 +22,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A thread's means to verify passwords.
 #[derive(Default)]
@@ -52,8 +52,8 @@ struct FoundHash {
 struct Waiting {
     /// The same, in the count of its client; `None` for clients on Unix sockets.
     of_client: Option<CountedRequest>,
-    /// The same, in the count of its file of users.
-    _of_file: Option<WaitingForFile>,
+    /// Its place among those of its file of users.
+    _of_file: Option<OwnedSemaphorePermit>,
 }
 
 /// The target of the lines about wrong passwords, whose limit is by client.
@@ -96,11 +96,11 @@ impl Authentication {
             return Ok(Some(user.into()));
         }
         // Also for users of the configuration beside it: a quick answer would reveal them.
-        let file = basic_auth.user_file.as_ref().and_then(|path| files.find(path)).cloned();
-        let waiting = Waiting::begin(client, file.as_ref())?;
+        let file = basic_auth.user_file.as_ref().and_then(|path| files.find(path));
+        let waiting = Waiting::begin(client, file.map(Arc::as_ref))?;
         // The file system may hang: this needs no processor.
         let hash = source.find(&user).await?;
-        let turn = match &file {
+        let turn = match file {
             Some(file) => file.turn().await,
             None => None,
         };
@@ -201,14 +201,11 @@ impl Waiting {
     ///
     /// # Errors
     /// 503 if all places are taken, or if the client or the file has its part of them.
-    fn begin(client: &str, file: Option<&Arc<UserFile>>) -> Result<Waiting, Failure> {
-        let of_file = file.map(UserFile::begin_wait);
+    fn begin(client: &str, file: Option<&UserFile>) -> Result<Waiting, Failure> {
+        let full = || refusal("too many passwords of one user_file wait for their verification".to_owned());
+        let of_file = file.map(|file| file.place().ok_or_else(full)).transpose()?;
         let others = WAITING.fetch_add(1, Ordering::Relaxed);
-        let is_refused = matches!(of_file, Some(None));
-        let mut waiting = Waiting { of_client: None, _of_file: of_file.flatten() };
-        if is_refused {
-            return Err(refusal("too many passwords of one user_file wait for their verification".to_owned()));
-        }
+        let mut waiting = Waiting { of_client: None, _of_file: of_file };
         if others >= MAX_WAITING {
             return Err(refusal(format!("more than {MAX_WAITING} passwords wait for their verification")));
         }

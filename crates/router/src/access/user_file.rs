@@ -4,13 +4,12 @@
 //! no valid password. A line that is not valid is left out, with a line in the log.
 
 use crate::resources::processors::processors;
-use howdah_config::{BasicAuth, Configuration, PasswordHash};
+use howdah_config::{Configuration, PasswordHash};
 use howdah_protocol::trusted_path;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -26,15 +25,10 @@ pub struct UserFile {
     path: PathBuf,
     /// The users of the version that was read last.
     read: Mutex<Option<(FileVersion, Arc<Users>)>>,
-    /// The right to verify a password of the file, and how many wait for it.
+    /// The places for verifications that wait, and for those that run.
+    places: Arc<Semaphore>,
     turns: Arc<Semaphore>,
-    waiting: AtomicU32,
-    most_waiting: u32,
 }
-
-/// A verification that waits, in the count of its file.
-#[derive(Debug)]
-pub struct WaitingForFile(Arc<UserFile>);
 
 /// The users of a file, by name.
 pub type Users = HashMap<String, PasswordHash>;
@@ -43,7 +37,7 @@ pub type Users = HashMap<String, PasswordHash>;
 type FileVersion = (u64, u64, u64, i64, i64);
 
 /// How many verifications for one of several files wait, of 100 for all.
-const MOST_OF_ONE: u32 = 50;
+const MOST_OF_ONE: usize = 50;
 const MAX_BYTES: u64 = 16 << 20;
 /// How many lines that are not valid are logged.
 const MAX_LOGGED: usize = 10;
@@ -53,12 +47,9 @@ const MAX_LOGGED: usize = 10;
 impl UserFiles {
     /// The files that a configuration names.
     pub fn of(configuration: &Configuration) -> UserFiles {
-        let options = configuration.routes.actions().filter_map(|action| action.basic_auth.as_ref());
-        let paths = options.filter_map(|basic_auth| basic_auth.user_file.clone());
-        let paths: HashSet<PathBuf> = paths.collect();
-        let has_users = |basic_auth: &BasicAuth| !basic_auth.users.is_empty();
-        let has_others = paths.len() > 1
-            || configuration.routes.actions().filter_map(|action| action.basic_auth.as_ref()).any(has_users);
+        let options = || configuration.routes.actions().filter_map(|action| action.basic_auth.as_ref());
+        let paths: HashSet<PathBuf> = options().filter_map(|basic_auth| basic_auth.user_file.clone()).collect();
+        let has_others = paths.len() > 1 || options().any(|basic_auth| !basic_auth.users.is_empty());
         let file = |path: PathBuf| (path.clone(), Arc::new(UserFile::new(path, has_others)));
         UserFiles { files: paths.into_iter().map(file).collect() }
     }
@@ -94,19 +85,17 @@ impl UserFile {
     /// `has_others` is whether there are other passwords.
     fn new(path: PathBuf, has_others: bool) -> UserFile {
         // The owner of a file chooses how long a verification takes, up to seconds: one processor is for those of others.
-        let (turns, most_waiting) = match has_others {
-            true => (processors().saturating_sub(1).max(1), MOST_OF_ONE),
-            false => (processors(), u32::MAX),
+        let (places, turns) = match has_others {
+            true => (MOST_OF_ONE, processors().saturating_sub(1).max(1)),
+            false => (Semaphore::MAX_PERMITS, processors()),
         };
-        let turns = Arc::new(Semaphore::new(turns));
-        UserFile { path, read: Mutex::default(), turns, waiting: AtomicU32::new(0), most_waiting }
+        let [places, turns] = [places, turns].map(|permits| Arc::new(Semaphore::new(permits)));
+        UserFile { path, read: Mutex::default(), places, turns }
     }
 
-    /// One more that waits; `None` if too many do.
-    pub fn begin_wait(self: &Arc<Self>) -> Option<WaitingForFile> {
-        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let counted = WaitingForFile(Arc::clone(self));
-        (waiting < self.most_waiting).then_some(counted)
+    /// A place to wait for a turn; `None` if too many wait.
+    pub fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
     /// The turn to verify a password of this file.
@@ -181,12 +170,6 @@ fn parse(text: &str, path: &Path) -> Users {
     users
 }
 
-impl Drop for WaitingForFile {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,14 +224,14 @@ mod tests {
 
     #[tokio::test]
     async fn one_file_has_a_part_of_the_places_and_of_the_processors() {
-        let alone = Arc::new(UserFile::new("/etc/users".into(), false));
+        let alone = UserFile::new("/etc/users".into(), false);
         assert_eq!(alone.turns.available_permits(), processors());
-        let _waiting: Vec<_> = (0..2 * MOST_OF_ONE).map(|_| alone.begin_wait().unwrap()).collect();
-        let file = Arc::new(UserFile::new("/etc/users".into(), true));
-        let waiting: Vec<_> = (0..MOST_OF_ONE).map(|_| file.begin_wait().unwrap()).collect();
-        assert!(file.begin_wait().is_none());
+        let _waiting: Vec<_> = (0..2 * MOST_OF_ONE).map(|_| alone.place().unwrap()).collect();
+        let file = UserFile::new("/etc/users".into(), true);
+        let waiting: Vec<_> = (0..MOST_OF_ONE).map(|_| file.place().unwrap()).collect();
+        assert!(file.place().is_none());
         drop(waiting);
-        assert!(file.begin_wait().is_some());
+        assert!(file.place().is_some());
         let mut turns = Vec::new();
         for _ in 0..processors().saturating_sub(1).max(1) {
             turns.push(file.turn().await.unwrap());

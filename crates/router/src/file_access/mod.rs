@@ -19,14 +19,14 @@
 //! an event loop; so does the first file system that can hang, if it is mounted between the look at the mounts and the
 //! system call. The supervisor replaces the router then.
 
+mod at_once;
 mod deadline;
 mod metadata;
 mod threads;
 
+pub use at_once::{PathError, Waiting, WouldWait, canonical_at_once, open_at_once, open_socket};
 pub use deadline::within_deadline;
-pub use metadata::{
-    MetadataError, Waiting, WouldWait, canonical_at_once, metadata, metadata_below, open_at_once, open_socket,
-};
+pub use metadata::{metadata, metadata_below};
 pub use threads::{
     FILE_THREADS, FilesUnavailable, Place, close_on_file_thread, on_file_thread, on_file_thread_unlogged,
     start_on_file_thread,

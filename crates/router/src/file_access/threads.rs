@@ -6,7 +6,7 @@
 //!
 //! Fails with [`FilesUnavailable`]; [`on_file_thread`] logs the place once a minute.
 
-use crate::file_access::metadata::WouldWait;
+use crate::file_access::at_once::WouldWait;
 use crate::report::OncePerMinute;
 use howdah_blocking_work::{Failure, Pool};
 use howdah_protocol::test_time::divided;

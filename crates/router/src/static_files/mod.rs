@@ -38,7 +38,7 @@ use rustix::{
 };
 
 use crate::{
-    file_access::{MetadataError, Waiting, WouldWait, metadata},
+    file_access::{PathError, Waiting, WouldWait, metadata},
     response::redirect::folder_location,
 };
 pub use body::FileBody;
@@ -158,8 +158,8 @@ impl StaticFiles {
             if names::is_php_source(name) {
                 match metadata(&*path, AtFlags::empty(), self.waiting) {
                     Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => return Ok(ShareOutcome::Php),
-                    Err(MetadataError::WouldWait) => return Err(WouldWait),
-                    Ok(_) | Err(MetadataError::Failed(_)) => continue,
+                    Err(PathError::WouldWait) => return Err(WouldWait),
+                    Ok(_) | Err(PathError::Failed(_)) => continue,
                 }
             }
             match self.serve_path(share, shared, request, Folders::Skip)? {
@@ -187,8 +187,8 @@ impl StaticFiles {
             Ok((FileType::Directory, _)) if folders == Folders::Redirect => self.redirect(share, shared, request),
             Ok((FileType::Symlink, _)) => Err(OpenError::Refused),
             Ok(_) => Err(OpenError::Missing),
-            Err(MetadataError::WouldWait) => return Err(WouldWait),
-            Err(MetadataError::Failed(error)) => Err(OpenError::from(error)),
+            Err(PathError::WouldWait) => return Err(WouldWait),
+            Err(PathError::Failed(error)) => Err(OpenError::from(error)),
         };
         Ok(match served {
             Ok(response) => ShareOutcome::Response(response),

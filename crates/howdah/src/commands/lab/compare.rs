@@ -1,7 +1,7 @@
 //! `howdah lab compare`: what changed between two results.
 
 use crate::terminal::output;
-use crate::terminal::plain::plain_lines;
+use crate::terminal::plain::plain_output;
 use clap::Args;
 use howdah_lab::comparison;
 use howdah_lab::results::Results;
@@ -31,7 +31,7 @@ impl LabCompareOptions {
     pub fn run(&self) -> Result<(), String> {
         let (before, after) = (Results::read(&self.before)?, Results::read(&self.after)?);
         let compared = comparison::compare(&before, &after);
-        output::print(&plain_lines(&comparison::to_text(&compared)));
+        output::print(&plain_output(&comparison::to_text(&compared)));
         let Some(page) = &self.html else { return Ok(()) };
         let (before, after) = (self.before.to_string_lossy(), self.after.to_string_lossy());
         comparison::write_html(&compared, &before, &after, page)?;

@@ -4,7 +4,7 @@
 
 use super::interrupt;
 use crate::terminal::output;
-use crate::terminal::plain::plain_lines;
+use crate::terminal::plain::plain_output;
 use clap::Args;
 use howdah_lab::load::duration;
 use howdah_lab::plan::Plan;
@@ -96,7 +96,7 @@ impl LabFindLimitOptions {
         if let Some(folder) = &out {
             write(&results, folder)?;
         }
-        output::print(&plain_lines(&table(&results)));
+        output::print(&plain_output(&table(&results)));
         Ok(())
     }
 }

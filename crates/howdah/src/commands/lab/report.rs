@@ -1,7 +1,7 @@
 //! `howdah lab report`: writes the report of a result again, with this howdah's words and charts.
 
 use crate::terminal::output;
-use crate::terminal::plain::plain_lines;
+use crate::terminal::plain::plain_output;
 use clap::Args;
 use howdah_lab::report::{verdict, write_html};
 use howdah_lab::results::Results;
@@ -32,7 +32,7 @@ impl LabReportOptions {
             false => self.results.with_file_name("report.html"),
         };
         let page = self.html.clone().unwrap_or_else(beside);
-        output::print(&plain_lines(&verdict(&results).to_text()));
+        output::print(&plain_output(&verdict(&results).to_text()));
         write_html(&results, &page)?;
         output::print(&format!("\nThe report: {}\n", page.display()));
         Ok(())

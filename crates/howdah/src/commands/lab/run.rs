@@ -5,7 +5,7 @@
 
 use super::interrupt;
 use crate::terminal::output;
-use crate::terminal::plain::plain_lines;
+use crate::terminal::plain::plain_output;
 use clap::Args;
 use howdah_lab::load::duration;
 use howdah_lab::plan::Plan;
@@ -119,7 +119,7 @@ impl LabRunOptions {
         let results = lab::run(&plan, &options, &interrupted, &mut Messages::new())?;
         write(&results, &folder)?;
         folder.write(REPORT, html(&results)?)?;
-        output::print(&plain_lines(&table(&results)));
+        output::print(&plain_output(&table(&results)));
         output::print(&format!("\n{}\n", folder.path().join(REPORT).display()));
         let missed = results.bars.iter().filter(|bar| bar.is_failure()).count();
         match results.outcome {

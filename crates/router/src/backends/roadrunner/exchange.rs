@@ -22,6 +22,7 @@ use crate::backends::buffering::start::{Start, StartedAnswer};
 use crate::backends::roadrunner::generation::RoadRunnerGeneration;
 use crate::backends::roadrunner::request::WorkerRequest;
 use crate::backends::roadrunner::worker::{RequestPipes, Worker, WorkerStatus};
+use crate::protocols::connection::heads::interim_limit::MAX_RESPONSES;
 use crate::request::clock::RequestClock;
 use crate::request::record::log_context::LogContext;
 use crate::response::application_head;
@@ -89,8 +90,6 @@ struct DiscardOnDrop {
 
 /// How many pieces of an answer are taken before other tasks of the thread have their turn.
 const PIECES_OF_TURN: usize = 128;
-/// Further interim responses to a request are dropped. A client gets no more bytes of them than 256 of the smallest have.
-const MAX_INTERIM: usize = 256;
 /// A response of a known length that is not longer is read whole before the client gets its head.
 const WHOLE_BYTES: u64 = 64 * 1024;
 /// How much of a body in a file is read at once.
@@ -188,7 +187,7 @@ async fn exchange(
             match piece {
                 AnswerPiece::Interim(head) => {
                     interim += 1;
-                    if interim <= MAX_INTERIM {
+                    if interim <= MAX_RESPONSES {
                         inform(start, clock, &head);
                     }
                 }

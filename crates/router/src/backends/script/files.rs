@@ -7,7 +7,7 @@
 //!
 //! A look-up that may have to wait for its file system fails on an event loop: another thread repeats it.
 
-use crate::file_access::{MetadataError, Waiting, metadata, metadata_below};
+use crate::file_access::{PathError, Waiting, metadata, metadata_below};
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -71,11 +71,11 @@ impl ScriptFiles {
                 }
                 Ok(is_file)
             }
-            Err(MetadataError::Failed(Errno::ACCESS | Errno::PERM)) => {
+            Err(PathError::Failed(Errno::ACCESS | Errno::PERM)) => {
                 Err(ScriptFileError::Denied(OsStr::from_bytes(path).into()))
             }
-            Err(MetadataError::Failed(_)) => Ok(false),
-            Err(MetadataError::WouldWait) => Err(ScriptFileError::WouldWait),
+            Err(PathError::Failed(_)) => Ok(false),
+            Err(PathError::WouldWait) => Err(ScriptFileError::WouldWait),
         }
     }
 

@@ -13,7 +13,7 @@
 //! A base that is not followed is [`BaseError::Refused`], with a line in the log once a minute.
 
 use crate::{
-    file_access::{MetadataError, Waiting, open_at_once},
+    file_access::{PathError, Waiting, open_at_once},
     report::OncePerMinute,
 };
 use howdah_protocol::trusted_path;
@@ -128,11 +128,11 @@ impl From<Errno> for BaseError {
     }
 }
 
-impl From<MetadataError> for BaseError {
-    fn from(error: MetadataError) -> Self {
+impl From<PathError> for BaseError {
+    fn from(error: PathError) -> Self {
         match error {
-            MetadataError::WouldWait => Self::WouldWait,
-            MetadataError::Failed(error) => Self::Failed(error),
+            PathError::WouldWait => Self::WouldWait,
+            PathError::Failed(error) => Self::Failed(error),
         }
     }
 }
@@ -151,7 +151,7 @@ impl FolderIdentity {
 fn at_once(base: &Path, fresh: Option<Checked>) -> Result<OwnedFd, BaseError> {
     let Some(checked) = fresh else {
         return match open_at_once(CWD, base, FOLDER, ResolveFlags::NO_SYMLINKS) {
-            Err(MetadataError::Failed(Errno::LOOP)) => Err(BaseError::WouldWait),
+            Err(PathError::Failed(Errno::LOOP)) => Err(BaseError::WouldWait),
             opened => Ok(opened?),
         };
     };

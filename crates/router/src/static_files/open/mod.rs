@@ -19,7 +19,7 @@ mod bases;
 
 use std::{os::fd::OwnedFd, path::Path, sync::LazyLock};
 
-use crate::file_access::{MetadataError, Waiting, canonical_at_once, open_at_once};
+use crate::file_access::{PathError, Waiting, canonical_at_once, open_at_once};
 use bases::{BASES, BaseError, FOLDER};
 use howdah_protocol::canonical;
 use rustix::{
@@ -98,10 +98,7 @@ impl Opener {
 
     fn open_as(&self, shared: SharedPath<'_>, kind: OpenKind, waiting: Waiting) -> Result<OwnedFd, OpenError> {
         match shared.links {
-            LinkPolicy::Follow if shared.mounts => match waiting {
-                Waiting::Never => Ok(open_at_once(CWD, shared.path, kind.flags(), ResolveFlags::empty())?),
-                Waiting::Allowed => Ok(fs::open(shared.path, kind.flags(), Mode::empty())?),
-            },
+            LinkPolicy::Follow if shared.mounts => open_path(Path::new(shared.path), kind.flags(), waiting),
             LinkPolicy::Follow => self.open_on_mount(shared, kind, waiting),
             LinkPolicy::Never => {
                 let base = BASES.open(shared.base, waiting)?;
@@ -115,8 +112,8 @@ impl Opener {
         let base = BASES.open(shared.base, waiting)?;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | crossing(shared.mounts);
         match self.openat2(&base, Path::new(shared.relative), kind, resolve, waiting) {
-            Some(Err(MetadataError::Failed(Errno::XDEV))) | None => {}
-            Some(Err(MetadataError::Failed(Errno::LOOP))) => return Err(OpenError::Refused),
+            Some(Err(PathError::Failed(Errno::XDEV))) | None => {}
+            Some(Err(PathError::Failed(Errno::LOOP))) => return Err(OpenError::Refused),
             Some(opened) => return opened.map_err(OpenError::from),
         }
         let leads_to = |path: &Path| match waiting {
@@ -132,13 +129,10 @@ impl Opener {
 
     /// Follows all links, but stays on the base's file system.
     fn open_on_mount(&self, shared: SharedPath<'_>, kind: OpenKind, waiting: Waiting) -> Result<OwnedFd, OpenError> {
-        let base = match waiting {
-            Waiting::Never => open_at_once(CWD, shared.base, FOLDER, ResolveFlags::empty())?,
-            Waiting::Allowed => fs::open(shared.base, FOLDER, Mode::empty())?,
-        };
+        let base = open_path(shared.base, FOLDER, waiting)?;
         let relative = Path::new(shared.relative);
         match self.openat2(&base, relative, kind, crossing(false), waiting) {
-            Some(Err(MetadataError::Failed(Errno::XDEV))) => Err(OpenError::Refused),
+            Some(Err(PathError::Failed(Errno::XDEV))) => Err(OpenError::Refused),
             Some(opened) => opened.map_err(OpenError::from),
             None => {
                 let opened = fs::openat(&base, or_dot(relative), kind.flags(), Mode::empty())?;
@@ -163,12 +157,12 @@ impl Opener {
                 let opened = walk(base.try_clone().map_err(|_| OpenError::Failed(Errno::MFILE))?, relative, kind);
                 match opened {
                     Ok(opened) if !mounts => return stays_on_device(&base, opened),
-                    opened => opened.map_err(MetadataError::from),
+                    opened => opened.map_err(PathError::from),
                 }
             }
         };
         opened.map_err(|error| match error {
-            MetadataError::Failed(Errno::LOOP | Errno::XDEV) => OpenError::Refused,
+            PathError::Failed(Errno::LOOP | Errno::XDEV) => OpenError::Refused,
             other => OpenError::from(other),
         })
     }
@@ -181,7 +175,7 @@ impl Opener {
         kind: OpenKind,
         resolve: ResolveFlags,
         waiting: Waiting,
-    ) -> Option<Result<OwnedFd, MetadataError>> {
+    ) -> Option<Result<OwnedFd, PathError>> {
         /// The kernel returns EAGAIN if a rename happens elsewhere while it resolves a `..` in a link.
         const TRIES: usize = 16;
         if waiting == Waiting::Never {
@@ -197,7 +191,7 @@ impl Opener {
                 break;
             }
         }
-        Some(opened.map_err(MetadataError::from))
+        Some(opened.map_err(PathError::from))
     }
 }
 
@@ -226,11 +220,11 @@ impl From<Errno> for OpenError {
     }
 }
 
-impl From<MetadataError> for OpenError {
-    fn from(error: MetadataError) -> Self {
+impl From<PathError> for OpenError {
+    fn from(error: PathError) -> Self {
         match error {
-            MetadataError::WouldWait => Self::WouldWait,
-            MetadataError::Failed(error) => error.into(),
+            PathError::WouldWait => Self::WouldWait,
+            PathError::Failed(error) => error.into(),
         }
     }
 }
@@ -280,6 +274,14 @@ fn stays_on_device(base: &OwnedFd, opened: OwnedFd) -> Result<OwnedFd, OpenError
 fn is_link(folder: &OwnedFd, name: &Path) -> bool {
     fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+}
+
+/// Opens a path, whatever links it has.
+fn open_path(path: &Path, flags: OFlags, waiting: Waiting) -> Result<OwnedFd, OpenError> {
+    match waiting {
+        Waiting::Never => Ok(open_at_once(CWD, path, flags, ResolveFlags::empty())?),
+        Waiting::Allowed => Ok(fs::open(path, flags, Mode::empty())?),
+    }
 }
 
 fn or_dot(relative: &Path) -> &Path {

@@ -142,6 +142,9 @@ pub enum ChangeStep {
     Fail(String),
 }
 
+/// The time that a start may take beyond the timeout of a process, for the end of those that are killed.
+const LONGEST_END: Duration = Duration::from_secs(10);
+
 // === impl Origin ===
 
 impl Origin {
@@ -331,9 +334,6 @@ impl Deploy {
         application.into_iter().flat_map(|application| application.written.iter().cloned()).collect()
     }
 }
-
-/// The time that a start may take beyond the timeout of a process, for the end of those that are killed.
-const LONGEST_END: Duration = Duration::from_secs(10);
 
 /// How long all processes of new generations may take to start, in all: PHP and a first worker have their timeouts one after the
 /// other. A script could use that of each worker, and nothing else changes meanwhile.

@@ -52,8 +52,6 @@ pub struct Changes {
     is_checked: bool,
     /// When the applications that do not start are tried again.
     retries: Retries,
-    /// The applications that are not tried again until processes of former starts have exited.
-    held_back: BTreeSet<String>,
     /// Reloads that have ended since [`Self::take_ended_deploys`].
     ended_deploys: Vec<EndedDeploy>,
 }
@@ -68,9 +66,6 @@ pub struct EndedDeploy {
     /// Where the paths of each application led when its new generation was rejected.
     pub rejected: BTreeMap<String, Vec<PinnedLink>>,
 }
-
-/// An application that does not start is not tried again while it has this number of generations that have not exited.
-const MAX_FORMER_STARTS: usize = 4;
 
 // === impl Changes ===
 
@@ -87,7 +82,6 @@ impl Changes {
             start_failure: None,
             is_checked: false,
             retries: Retries::default(),
-            held_back: BTreeSet::new(),
             ended_deploys: Vec::new(),
         }
     }
@@ -219,27 +213,7 @@ impl Changes {
             Ok(Planned { mut plans, mut failures, sockets }) => {
                 change.next.socket_access = sockets;
                 if matches!(change.origin, Origin::Retry) {
-                    let active = &self.active;
-                    let hangs = |plan: &mut Plan| {
-                        let of_plan = |generation: &&Generation| generation.name() == plan.name();
-                        let former = runtime.generations.iter().filter(of_plan);
-                        former.filter(|former| !active.has_generation(former.id())).count() >= MAX_FORMER_STARTS
-                    };
-                    let former = std::mem::take(&mut self.held_back);
-                    for plan in plans.extract_if(.., hangs) {
-                        let name = plan.name();
-                        self.held_back.insert(name.to_owned());
-                        if !former.contains(name) {
-                            tracing::error!(
-                                "the application {name:?} is not started again while the processes of {MAX_FORMER_STARTS} former \
-                                 starts, which were killed, have not exited; does a file system hang?"
-                            );
-                        }
-                        // It fails for the same reason as before, which is not logged again.
-                        let reason = active.failures.get(name).cloned();
-                        failures
-                            .insert(name.to_owned(), reason.unwrap_or_else(|| "its processes do not exit".to_owned()));
-                    }
+                    failures.extend(self.retries.hold_back(&mut plans, &self.active, &runtime.generations));
                 }
                 change.progress = Progress::Planned(plans);
                 for (name, reason) in failures {
@@ -263,16 +237,7 @@ impl Changes {
                 ChangeStep::Planned(planned) => self.on_planned(planned, runtime, now),
                 ChangeStep::Prepare(plans) => self.prepare(plans, runtime, now),
                 ChangeStep::LeaveOut(id, reason) => self.leave_out_generation(id, &reason, runtime),
-                ChangeStep::GoOn(id) => {
-                    if let Some(generation) = runtime.generations.get_mut(id) {
-                        tracing::warn!(
-                            "the application {:?}: not all of its processes are ready in time; the change does not wait for them \
-                             any longer",
-                            generation.name()
-                        );
-                        generation.go_on();
-                    }
-                }
+                ChangeStep::GoOn(id) => Self::go_on(id, runtime),
                 ChangeStep::WarmUp(generations) => self.warm_up(&generations, runtime, now),
                 ChangeStep::AbandonWarmUp(reason) => self.abandon_warm_up(None, &reason, runtime, now),
                 ChangeStep::Checked => self.finish_check(runtime, now),
@@ -328,6 +293,16 @@ impl Changes {
         change.started.retain(|started| *started != id);
         let name = runtime.generations.get(id).map(|generation| generation.name().to_owned());
         name.into_iter().for_each(|name| self.leave_out(name, reason));
+    }
+
+    /// Goes on with the processes of this generation that are ready.
+    fn go_on(id: u64, runtime: &mut Runtime) {
+        let Some(generation) = runtime.generations.get_mut(id) else { return };
+        let name = generation.name();
+        tracing::warn!(
+            "the application {name:?}: not all of its processes are ready in time; the change does not wait for them any longer"
+        );
+        generation.go_on();
     }
 
     fn warm_up(&mut self, generations: &BTreeSet<u64>, runtime: &mut Runtime, now: Instant) {

@@ -1,6 +1,12 @@
-//! When applications that do not start are tried again: after a second, then less and less often, down to once a minute.
+//! When applications that do not start are tried again: after a second, then less and less often, down to once a minute. One whose
+//! processes of former starts cannot be killed is held back.
 
+use crate::control::active::ActiveConfiguration;
+use crate::generation::Generation;
+use crate::generation::generations::Generations;
+use crate::plan::application::Plan;
 use crate::policy::pace::backoff::{Backoff, Delays};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// The next attempt.
@@ -8,9 +14,14 @@ use std::time::{Duration, Instant};
 pub struct Retries {
     backoff: Backoff,
     at: Option<Instant>,
+    /// The applications that the last attempt held back.
+    held_back: BTreeSet<String>,
 }
 
 const DELAYS: Delays = Delays { free: 0, first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+
+/// An application is held back while it has this number of generations that have not exited.
+const MAX_FORMER_STARTS: usize = 4;
 
 // === impl Retries ===
 
@@ -31,6 +42,36 @@ impl Retries {
             self.at = None;
         }
         at <= now
+    }
+
+    /// Takes the applications out of an attempt whose former processes have not exited. Returns why each of them does not start,
+    /// which is the reason of its last start.
+    pub fn hold_back(
+        &mut self,
+        plans: &mut Vec<Plan>,
+        active: &ActiveConfiguration,
+        generations: &Generations,
+    ) -> BTreeMap<String, String> {
+        let former = std::mem::take(&mut self.held_back);
+        let is_held_back = |plan: &mut Plan| {
+            let of_plan = |generation: &&Generation| generation.name() == plan.name();
+            let former = generations.iter().filter(of_plan).filter(|former| !active.has_generation(former.id()));
+            former.count() >= MAX_FORMER_STARTS
+        };
+        let reason_of = |plan: Plan| {
+            let name = plan.name().to_owned();
+            if !former.contains(&name) {
+                tracing::error!(
+                    "the application {name:?} is not started again while the processes of {MAX_FORMER_STARTS} former starts, which \
+                     were killed, have not exited; does a file system hang?"
+                );
+            }
+            let reason = active.failures.get(&name).cloned();
+            (name, reason.unwrap_or_else(|| "its processes do not exit".to_owned()))
+        };
+        let reasons: BTreeMap<_, _> = plans.extract_if(.., is_held_back).map(reason_of).collect();
+        self.held_back = reasons.keys().cloned().collect();
+        reasons
     }
 }
 

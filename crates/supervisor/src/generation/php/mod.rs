@@ -8,6 +8,7 @@
 //! - [`workers`]: the workers of a pool: their channel, their boots, and their deaths
 //! - [`scaling`]: how many workers there are, from which are idle and, with `auto`, what they use
 //! - [`overdue`]: requests that take too long; [`stopped_processes`]: those that a signal has stopped
+//! - [`ending`]: when what still runs is killed
 //! - [`recording`]: where the time goes, and which memory is kept
 //! - [`statistics`]: the numbers of the workers, for the status and the metrics
 //! - [`router_messages`]: what a router is sent of it
@@ -16,6 +17,7 @@
 //! forks it on order. A prototype that dies is started again by the supervisor, on the same channel. Its workers become children of the supervisor, finish their requests and exit. A generation that never
 //! forked a worker does not start again: it reports its failure.
 
+mod ending;
 mod opcache;
 mod overdue;
 pub mod prototype;
@@ -36,6 +38,7 @@ use crate::os::identity::UserAccount;
 use crate::os::processes::process::{PidClaim, Process};
 use crate::plan::php::application::{PhpPlan, Release};
 use crate::plan::php::executables::Php;
+use ending::{Ending, SCRIPT_GRACE};
 use howdah_channel::WorkerId;
 use howdah_channel::opcache::OpcacheNumbers;
 use howdah_protocol::messages::process_end::ProcessEnd;
@@ -75,18 +78,13 @@ pub struct PhpGeneration {
     is_former: bool,
     /// When to check the length of the slow log.
     slow_log_at: Option<Instant>,
-    /// It was asked to exit: what still runs then is killed.
-    kill_at: Option<Instant>,
-    /// Its processes were killed. One that waits for a file system may still be there.
-    is_killed: bool,
+    ending: Ending,
 }
 
 /// How many messages of a dead prototype are read. A socket holds fewer, unless another process still sends.
 const MAX_PENDING: usize = 4096;
 /// How often the length of the slow log is checked.
 const SLOW_LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// How long scripts may go on after the router has released their generation: no client waits for them then.
-const SCRIPT_GRACE: Duration = Duration::from_secs(60);
 
 // === impl PhpGeneration ===
 
@@ -110,8 +108,7 @@ impl PhpGeneration {
             statistics: Statistics::default(),
             is_former: false,
             slow_log_at: None,
-            kill_at: None,
-            is_killed: false,
+            ending: Ending::None,
             plan,
         })
     }
@@ -486,7 +483,7 @@ impl PhpGeneration {
             Some(self.stopped.deadline()).filter(|_| self.prototype.is_up()),
             self.recorder.next_deadline(),
             self.slow_log_at.filter(|_| !self.is_former),
-            self.kill_at,
+            self.ending.deadline(),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -498,7 +495,8 @@ impl PhpGeneration {
         }
         self.kill_lingering(now);
         self.prototype.on_time(&self.plan, self.pools.oldest_fork_order(), || self.pools.have_dead(), now);
-        self.warn_of_stopped(now);
+        let prototype = self.prototype.pid();
+        self.stopped.on_time(prototype, self.pools.processes(), &self.plan.name, now);
         self.recorder.on_time(|| self.pools.members(), now);
         self.rotate_slow_log(now);
         for pool in self.pools.iter_mut() {
@@ -517,22 +515,6 @@ impl PhpGeneration {
                     self.prototype.send(ToPrototype::StartWorker(PoolWorker { pool: index, worker }));
                 }
             }
-        }
-    }
-
-    /// Logs the processes that a signal has stopped.
-    fn warn_of_stopped(&mut self, now: Instant) {
-        if self.stopped.deadline() > now {
-            return;
-        }
-        let prototype = self.prototype.pid().and_then(Process::find);
-        let stopped = prototype
-            .into_iter()
-            .chain(self.pools.processes())
-            .filter(|process| process.is_stopped_by_signal())
-            .collect();
-        for process in self.stopped.look(stopped, now) {
-            stopped_processes::warn_of(process, prototype == Some(process), &self.plan.name);
         }
     }
 
@@ -573,9 +555,7 @@ impl PhpGeneration {
     /// Asks all processes to finish what they do and exit. The router has released the generation, so no client waits:
     /// only scripts still run that go on after their answer, or after their client has left.
     pub fn stop(&mut self, now: Instant) {
-        if !self.is_killed {
-            self.kill_at.get_or_insert(now + SCRIPT_GRACE);
-        }
+        self.ending.on_asked(now);
         self.recorder.abort(&self.pools.members());
         self.pools.stop_all();
         self.prototype.stop();
@@ -584,7 +564,6 @@ impl PhpGeneration {
     /// Kills all processes.
     pub fn kill(&mut self) {
         self.stop(Instant::now());
-        self.kill_at = None;
         self.kill_all();
     }
 
@@ -595,7 +574,7 @@ impl PhpGeneration {
 
     /// Kills processes that did not exit in time.
     fn kill_lingering(&mut self, now: Instant) {
-        if self.kill_at.take_if(|at| *at <= now).is_some() {
+        if self.ending.deadline().is_some_and(|at| at <= now) {
             tracing::warn!(
                 "killing scripts of a drained generation of {:?}, {} s after the router released it",
                 self.plan.name,
@@ -606,7 +585,7 @@ impl PhpGeneration {
     }
 
     fn kill_all(&mut self) {
-        self.is_killed = true;
+        self.ending = Ending::Killed;
         self.prototype.kill_group();
         self.pools.kill_all();
     }

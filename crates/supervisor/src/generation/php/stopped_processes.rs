@@ -6,6 +6,7 @@
 
 use crate::os::processes::process::Process;
 use crate::policy::pace::heartbeat;
+use rustix::process::Pid;
 use std::time::{Duration, Instant};
 
 /// The processes that were found stopped.
@@ -30,13 +31,31 @@ impl StoppedProcesses {
         StoppedProcesses { look_at: now + heartbeat::interval(), found: Vec::new(), reported: Vec::new() }
     }
 
-    /// When [`Self::look`] is due.
+    /// When [`Self::on_time`] has something to do.
     pub fn deadline(&self) -> Instant {
         self.look_at
     }
 
+    /// Logs those of the prototype and the workers that a signal has stopped, if it is time to look at them.
+    pub fn on_time(
+        &mut self,
+        prototype: Option<Pid>,
+        workers: impl IntoIterator<Item = Process>,
+        application: &str,
+        now: Instant,
+    ) {
+        if self.look_at > now {
+            return;
+        }
+        let prototype = prototype.and_then(Process::find);
+        let all = prototype.into_iter().chain(workers);
+        for process in self.look(all.filter(|process| process.is_stopped_by_signal()).collect(), now) {
+            warn_of(process, prototype == Some(process), application);
+        }
+    }
+
     /// Takes the processes that are stopped now. Returns those that are to be reported: each is returned once.
-    pub fn look(&mut self, stopped: Vec<Process>, now: Instant) -> Vec<Process> {
+    fn look(&mut self, stopped: Vec<Process>, now: Instant) -> Vec<Process> {
         self.reported.retain(|process| stopped.contains(process));
         let unreported = stopped.iter().copied().filter(|process| !self.reported.contains(process));
         let (confirmed, fresh): (Vec<_>, Vec<_>) = unreported.partition(|process| self.found.contains(process));
@@ -48,7 +67,7 @@ impl StoppedProcesses {
 }
 
 /// Logs that a signal has stopped this process of an application.
-pub fn warn_of(process: Process, is_prototype: bool, application: &str) {
+fn warn_of(process: Process, is_prototype: bool, application: &str) {
     let (kind, effect) = match is_prototype {
         true => ("prototype", "no worker can be started"),
         false => ("worker", "its request waits"),

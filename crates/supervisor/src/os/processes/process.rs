@@ -92,7 +92,7 @@ fn innermost_pid(pid: i32) -> Option<i32> {
 /// All children of the supervisor: those that it started, and those that it adopted. Without any, it costs one system call;
 /// otherwise all processes of the machine are looked at.
 pub fn children() -> Vec<Child> {
-    if !has_children() {
+    if !has_child(WaitId::All) {
         return Vec::new();
     }
     let own = own_pid();
@@ -110,14 +110,12 @@ pub fn children() -> Vec<Child> {
 /// Whether the supervisor has a child in this group, alive or not yet reaped. Unlike [`children`], it does not look at all processes
 /// of the machine.
 pub fn has_child_in(group: Pid) -> bool {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    !matches!(waitid(WaitId::Pgid(Some(group)), options), Err(Errno::CHILD))
+    has_child(WaitId::Pgid(Some(group)))
 }
 
-/// Whether the supervisor has a child, alive or not yet reaped.
-fn has_children() -> bool {
+fn has_child(among: WaitId<'_>) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
+    !matches!(waitid(among, options), Err(Errno::CHILD))
 }
 
 /// The pid of its parent. Only this field is parsed, and read at once: a machine may have thousands of processes, and few are

@@ -52,6 +52,11 @@ impl BootTimeout {
         (self.next, self.killed) = (Some(BootStep::GiveUp), Some(now));
     }
 
+    /// Whether all steps were due.
+    pub fn is_over(&self) -> bool {
+        self.next.is_none()
+    }
+
     /// The step that is due. Each is returned once.
     pub fn step(&mut self, now: Instant) -> Option<BootStep> {
         let step = self.next.filter(|_| self.deadline().is_some_and(|at| at <= now))?;
@@ -95,7 +100,7 @@ mod tests {
         for (seconds, expected) in table {
             assert_eq!(timeout.step(started + Duration::from_secs(seconds)), expected, "after {seconds} s");
         }
-        assert_eq!(timeout.deadline(), None);
+        assert_eq!((timeout.deadline(), timeout.is_over()), (None, true));
         let mut timeout = BootTimeout::new(started);
         timeout.on_killed(started + Duration::from_secs(1));
         assert_eq!(timeout.deadline(), Some(started + Duration::from_secs(6)));

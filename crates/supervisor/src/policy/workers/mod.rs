@@ -282,28 +282,30 @@ impl Workers {
 
     /// The worker died in a request, or after it had served one. `false` if it was not known to live.
     pub fn died_in_request(&mut self, dead: WorkerId, now: Instant) -> bool {
-        let is_known = self.exited(dead, now);
-        let burst = REPLACEMENT_BURST.max(u32::try_from(self.target).unwrap_or(u32::MAX));
-        if let Some(Entry { state: EntryState::Due(at), .. }) = self.entries.get_mut(usize::from(dead.index))
-            && is_known
-        {
-            *at = self.replacement.spend(burst, now);
-        }
-        is_known
+        self.ended(dead, |workers| &mut workers.replacement, REPLACEMENT_BURST, now)
     }
 
     /// The worker exited in good order, for example after its last allowed request. `false` if it was not known to
     /// live.
     pub fn exited(&mut self, exited: WorkerId, now: Instant) -> bool {
-        let is_known = self.died(exited, now);
-        if let Some(entry) = self.entries.get_mut(usize::from(exited.index))
-            && is_known
-            && matches!(entry.state, EntryState::Due(_))
-        {
-            // The worker did not fail, so the next one starts without delay.
-            let burst = ORDERLY_BURST.max(u32::try_from(self.target).unwrap_or(u32::MAX));
-            entry.state = EntryState::Due(self.orderly_exits.spend(burst, now));
-            entry.backoff = Backoff::default();
+        self.ended(exited, |workers| &mut workers.orderly_exits, ORDERLY_BURST, now)
+    }
+
+    /// The worker had worked: the next one starts without the delay of one that fails, but not faster than this limit allows.
+    fn ended(
+        &mut self,
+        ended: WorkerId,
+        limit: impl FnOnce(&mut Workers) -> &mut RateLimit,
+        burst: u32,
+        now: Instant,
+    ) -> bool {
+        let is_known = self.died(ended, now);
+        let index = usize::from(ended.index);
+        if is_known && matches!(self.entries[index].state, EntryState::Due(_)) {
+            let burst = burst.max(u32::try_from(self.target).unwrap_or(u32::MAX));
+            let at = limit(self).spend(burst, now);
+            let entry = &mut self.entries[index];
+            (entry.state, entry.backoff) = (EntryState::Due(at), Backoff::default());
         }
         is_known
     }

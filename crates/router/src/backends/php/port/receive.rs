@@ -3,6 +3,7 @@
 use super::generation_port::GenerationPort;
 use super::running::{Outcome, RunningRequest};
 use crate::backends::buffering::spool;
+use crate::protocols::connection::heads::interim_limit::MAX_RESPONSES;
 use crate::protocols::connection::heads::large_head::{LargeHead, NoRoom};
 use crate::response::failure::Failure;
 use bytes::Bytes;
@@ -22,8 +23,6 @@ pub struct Started {
 
 /// The most bytes of all interim responses to a request. Further ones are dropped, at less cost.
 const MAX_INTERIM_BYTES: usize = 256 * 1024;
-/// The size of the smallest of them, as it counts: 256 such responses are as many as a client gets at most.
-const INTERIM_BYTES: usize = 1024;
 
 /// Waits for the head of the response. `inform` gets the heads of interim responses before it.
 ///
@@ -35,7 +34,7 @@ pub async fn head(
     inform: impl Fn(&response::Head<'_>),
 ) -> Result<Started, Failure> {
     let mut arrived = Vec::new();
-    let mut interim_bytes = 0_usize;
+    let (mut interim, mut interim_bytes) = (0_usize, 0_usize);
     let mut memory = None;
     poll_fn(|context| {
         let bytes = port.take(running).map_err(|_| Failure::Internal)?;
@@ -51,8 +50,8 @@ pub async fn head(
         let has_head = loop {
             match response::parse(&arrived[passed..]) {
                 Ok(Some((head, length))) if head.is_interim => {
-                    interim_bytes = length.max(INTERIM_BYTES).saturating_add(interim_bytes);
-                    if interim_bytes <= MAX_INTERIM_BYTES {
+                    (interim, interim_bytes) = (interim + 1, length.saturating_add(interim_bytes));
+                    if interim <= MAX_RESPONSES && interim_bytes <= MAX_INTERIM_BYTES {
                         inform(&head);
                     }
                     passed += length;

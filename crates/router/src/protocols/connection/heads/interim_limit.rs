@@ -13,6 +13,8 @@ pub struct InterimLimit {
 pub const MAX_BYTES: usize = 16 * 1024;
 /// The status line and the empty line at the end, as they count.
 const STATUS_LINE_BYTES: usize = 64;
+/// The most interim responses that a client gets for a request.
+pub const MAX_RESPONSES: usize = MAX_BYTES / STATUS_LINE_BYTES;
 
 // === impl InterimLimit ===
 

@@ -36,8 +36,6 @@ pub struct Prototype {
     loaded: Option<LoadedPhp>,
     /// Why the last one could not load PHP.
     failure: Option<String>,
-    /// Whether its process was killed because it did not start, and has not exited: a file system does not answer it.
-    is_given_up: bool,
     /// Whether a worker has ever been forked.
     is_proven: bool,
 }
@@ -88,7 +86,6 @@ impl Prototype {
             responsiveness: Responsiveness::new(now),
             loaded: None,
             failure: None,
-            is_given_up: false,
             is_proven: false,
         }
     }
@@ -106,7 +103,8 @@ impl Prototype {
     /// Why PHP does not start. `None` while it may still do so.
     pub fn failure(&self) -> Option<&str> {
         match self.state {
-            PrototypeState::Up(_) if !self.is_given_up => None,
+            // A process that was killed because it did not start may not exit.
+            PrototypeState::Up(ref process) if self.is_proven || !process.boot_timeout.is_over() => None,
             _ => self.failure.as_deref(),
         }
     }
@@ -173,7 +171,7 @@ impl Prototype {
         resources: io::Result<BootResources>,
         now: Instant,
     ) -> Result<(), PrototypeDeath> {
-        (self.failure, self.is_given_up) = (None, false);
+        self.failure = None;
         match resources.and_then(|resources| PrototypeProcess::start(plan, resources, now)) {
             Ok(process) => {
                 self.state = PrototypeState::Up(Box::new(process));
@@ -431,7 +429,6 @@ impl Prototype {
                     reason,
                     "; its prototype (pid {pid}) was killed and has not exited: does a file system hang?"
                 );
-                self.is_given_up = true;
             }
             Some(BootStep::GiveUp) | None => {}
         }

@@ -149,8 +149,7 @@ impl Boots {
 
     /// It has exited. `was_ready` is whether it had asked for a request, `output` what it wrote last.
     pub fn on_exit(&mut self, worker: WorkerId, was_ready: bool, end: &str, output: impl FnOnce() -> String) {
-        let was_booting = self.booting.get(&worker.index).is_some_and(|booting| booting.worker == worker);
-        if was_booting {
+        if self.is_booting(worker) {
             self.booting.remove(&worker.index);
             self.was_ready |= was_ready;
             if !was_ready && !self.is_proven {

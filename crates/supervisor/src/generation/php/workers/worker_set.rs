@@ -263,8 +263,8 @@ impl WorkerSet {
     /// Whether a worker is ready, and all are not being replaced.
     pub fn has_ready(&self) -> bool {
         let is_ready = |worker| !self.boots.is_booting(worker) && self.control.account(worker).is_some();
-        let in_classic_mode = self.boots.is_proven();
-        !self.is_replacing && (in_classic_mode || self.table.alive().any(|(worker, _)| is_ready(worker)))
+        // Nothing boots in classic mode.
+        !self.is_replacing && (self.boots.is_proven() || self.table.alive().any(|(worker, _)| is_ready(worker)))
     }
 
     /// Whether no worker is a child of the supervisor.
